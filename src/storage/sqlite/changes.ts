@@ -1,0 +1,49 @@
+import fs from "node:fs";
+import { DATABASE_FILE } from "./files.ts";
+import { SIGNAL, WATCH } from "./protocol.ts";
+
+/**
+ * A hint that another process may have committed: a watch on the directory, closed at its first event. Left open while
+ * we write ourselves it would cost a third of the event loop; the engine asks for it anew when it has nothing to do.
+ */
+export class DirectoryWatch {
+  readonly #directory: string;
+  readonly #signals: Int32Array;
+  readonly #wake: () => void;
+  #watcher: fs.FSWatcher | undefined;
+
+  constructor(directory: string, signals: Int32Array, wake: () => void) {
+    this.#directory = directory;
+    this.#signals = signals;
+    this.#wake = wake;
+  }
+
+  /** The engine looks once more after arming: what was committed before was not seen by the watch. */
+  arm(): void {
+    if (this.#watcher !== undefined) return;
+    try {
+      const watcher = fs.watch(this.#directory, { persistent: false }, (_, file) => {
+        if (file === null || file.startsWith(DATABASE_FILE)) this.#end(WATCH.off);
+      });
+      watcher.on("error", () => this.#end(WATCH.unavailable));
+      this.#watcher = watcher;
+      Atomics.store(this.#signals, SIGNAL.watch, WATCH.armed);
+    } catch {
+      // Out of watches, or none on this file system: the engine polls more often instead.
+      Atomics.store(this.#signals, SIGNAL.watch, WATCH.unavailable);
+    }
+    this.#wake();
+  }
+
+  disarm(): void {
+    this.#watcher?.close();
+    this.#watcher = undefined;
+    Atomics.store(this.#signals, SIGNAL.watch, WATCH.off);
+  }
+
+  #end(state: number): void {
+    this.disarm();
+    Atomics.store(this.#signals, SIGNAL.watch, state);
+    this.#wake();
+  }
+}

@@ -1,0 +1,177 @@
+import type { StorageError } from "../../errors.ts";
+import type { Lease } from "../storage.ts";
+import type { Step } from "./group-commit.ts";
+import type { EngineConsumer } from "./leases.ts";
+import type { Outbox } from "./outbox.ts";
+import type { ClaimCommand } from "./protocol.ts";
+import { SLICE } from "./statements.ts";
+import type { ClaimedRow, Outlook, Transitions } from "./transitions.ts";
+
+/** A batch takes no further callers beyond this; what remains is served by the next one. */
+export const BATCH_BYTES: number = 1024 * 1024;
+const BATCH_MS = 5;
+
+/** A claim that has not been answered yet. Times are by `monotonicMs`. */
+export interface Waiter {
+  readonly command: ClaimCommand;
+  readonly consumer: EngineConsumer | undefined;
+  /** When to stop waiting for work. */
+  readonly endsAt: number;
+  /** Set when work was there but the lock was not: when to give up. */
+  lockEndsAt: number | undefined;
+}
+
+/** One logical queue's waiting claims, first come, first served. */
+export class QueueClaims {
+  readonly queue: string;
+  readonly waiters: Waiter[] = [];
+  /** Something may have become ready. */
+  check = true;
+  /** When the next delayed job is due or the next lease ends, in milliseconds since the epoch. */
+  nextAt: number = Number.POSITIVE_INFINITY;
+
+  constructor(queue: string) {
+    this.queue = queue;
+  }
+
+  remove(waiter: Waiter): void {
+    const index = this.waiters.indexOf(waiter);
+    if (index >= 0) this.waiters.splice(index, 1);
+  }
+
+  /** Takes over what a look at the queue showed; returns whether a claim would find something. */
+  see(outlook: Outlook, now: number, reclaimFrom: number): boolean {
+    const expiry = Math.max(outlook.expiry, reclaimFrom);
+    this.nextAt = Math.min(outlook.due, expiry);
+    this.check = outlook.ready || this.nextAt <= now;
+    return this.check;
+  }
+}
+
+export interface ClaimContext {
+  readonly outbox: Outbox;
+  readonly now: () => number;
+  /** No lease is ended before this time (milliseconds since the epoch): their holders may just have woken up. */
+  readonly reclaimFrom: number;
+  /** Takes over the lease of a consumer's delivery before it is answered. */
+  readonly hold: (lease: Lease, waiter: Waiter) => void;
+  /** COMMIT ate much of the new leases: they are to be renewed before anybody sees them. */
+  readonly deliverLate: (waiter: Waiter, rows: readonly ClaimedRow[]) => void;
+}
+
+/** Serves one queue's waiters as the last step of a batch, with as few statements as possible. */
+export class ClaimStep implements Step {
+  readonly fsync: boolean;
+  readonly compound = true;
+  readonly #claims: QueueClaims;
+  readonly #context: ClaimContext;
+  #served: { waiter: Waiter; rows: ClaimedRow[] }[] = [];
+  #drained = false;
+  #startedAt = 0;
+
+  constructor(claims: QueueClaims, context: ClaimContext) {
+    this.fsync = claims.waiters.some(({ command }) => command.fsync);
+    this.#claims = claims;
+    this.#context = context;
+  }
+
+  execute(transitions: Transitions): void {
+    const { queue, waiters } = this.#claims;
+    this.#served = [];
+    this.#startedAt = transitions.now();
+    const outlook = transitions.look(queue);
+    this.#drained = !this.#claims.see(outlook, this.#startedAt, this.#context.reclaimFrom);
+    if (this.#drained) return;
+    const expiry = Math.max(outlook.expiry, this.#context.reclaimFrom);
+    const expired = expiry <= this.#startedAt ? transitions.expire(queue, budgetOf(waiters[0])) : 0;
+    const promoted = outlook.due <= this.#startedAt ? transitions.promote(queue) : 0;
+    let bytes = 0;
+    for (let first = 0; first < waiters.length && !this.#drained; ) {
+      if (bytes >= BATCH_BYTES || transitions.now() - this.#startedAt >= BATCH_MS) break;
+      const group = alike(waiters, first);
+      const wanted = group.reduce((sum, { command }) => sum + command.limit, 0);
+      const rows = this.#claim(transitions, group[0] as Waiter, wanted);
+      this.#drained = rows.length < wanted;
+      for (const { payload } of rows) bytes += payload.byteLength;
+      this.#share(group, rows);
+      first += group.length;
+    }
+    if (this.#drained) {
+      this.#drained = expired < SLICE && promoted < SLICE;
+      this.#claims.see(transitions.look(queue), this.#startedAt, this.#context.reclaimFrom);
+    }
+  }
+
+  #claim(transitions: Transitions, { command, consumer }: Waiter, wanted: number): ClaimedRow[] {
+    const budget = consumer?.settings.maxAttempts ?? null;
+    const rows: ClaimedRow[] = [];
+    while (rows.length < wanted) {
+      const limit = Math.min(wanted - rows.length, SLICE);
+      const slice = transitions.claim(this.#claims.queue, limit, command.leaseMs, budget);
+      rows.push(...slice);
+      if (slice.length < limit) break;
+    }
+    return rows;
+  }
+
+  #share(group: readonly Waiter[], rows: readonly ClaimedRow[]): void {
+    let next = 0;
+    for (const waiter of group) {
+      if (next >= rows.length) return;
+      this.#served.push({ waiter, rows: rows.slice(next, next + waiter.command.limit) });
+      next += waiter.command.limit;
+    }
+  }
+
+  confirmed(transitions: Transitions): boolean | undefined {
+    const row = this.#served[0]?.rows[0];
+    return row === undefined ? undefined : transitions.isHeld(row);
+  }
+
+  succeed(): void {
+    const now = this.#context.now();
+    for (const { waiter, rows } of this.#served) {
+      this.#claims.remove(waiter);
+      if (now - this.#startedAt > waiter.command.leaseMs / 2) this.#context.deliverLate(waiter, rows);
+      else deliver(waiter, rows, this.#context);
+    }
+    for (const waiter of this.#claims.waiters) waiter.lockEndsAt = undefined;
+    if (!this.#drained) this.#claims.check = true;
+  }
+
+  fail(error: StorageError): void {
+    for (const { command } of this.#claims.waiters.splice(0)) this.#context.outbox.fail(command.id, error);
+  }
+
+  /** There is work, but the lock is somebody else's: from now on the waiters' patience runs. */
+  markLocked(now: number): void {
+    this.#claims.check = true;
+    for (const waiter of this.#claims.waiters) {
+      const { waitMs, lockMs } = waiter.command;
+      waiter.lockEndsAt ??= waitMs === 0 ? now + lockMs : Math.min(now + lockMs, waiter.endsAt);
+    }
+  }
+}
+
+export function deliver(waiter: Waiter, rows: readonly ClaimedRow[], { hold, outbox }: ClaimContext): void {
+  for (const row of rows) hold(row, waiter);
+  outbox.deliver(waiter.command.id, rows);
+}
+
+function budgetOf(waiter: Waiter | undefined): number | null {
+  return waiter?.consumer?.settings.maxAttempts ?? null;
+}
+
+/** The longest run of waiters from `first` on that one statement can serve. */
+function alike(waiters: readonly Waiter[], first: number): Waiter[] {
+  const leader = waiters[first] as Waiter;
+  const group = [leader];
+  let wanted = leader.command.limit;
+  for (let i = first + 1; i < waiters.length && wanted < SLICE; i++) {
+    const waiter = waiters[i] as Waiter;
+    if (waiter.command.leaseMs !== leader.command.leaseMs || budgetOf(waiter) !== budgetOf(leader)) break;
+    group.push(waiter);
+    wanted += waiter.command.limit;
+  }
+  return group;
+}

@@ -1,0 +1,82 @@
+import type { Connection } from "./connection.ts";
+import type { Step } from "./group-commit.ts";
+import { SLICE } from "./statements.ts";
+
+/** A clock that goes back by less than this is not worth a repair. */
+const TOLERANCE_MS = 1000;
+
+/**
+ * Notices that the wall clock was set back, while we run or since the file was last written. Leases and delays that
+ * were written in what is now the future are then shifted so that they keep their remaining length: nothing is stuck
+ * for longer than its lease or delay. Works in slices, each in the next batch, and is harmless to repeat.
+ */
+export class ClockWatch {
+  readonly #connection: Connection;
+  readonly #clock: () => number;
+  #latest: number;
+  /** Queues whose delayed jobs are still to be looked at, from a time on. */
+  #queues: { readonly queue: string; from: number }[] = [];
+  busy = false;
+
+  constructor(connection: Connection, clock: () => number) {
+    this.#connection = connection;
+    this.#clock = clock;
+    this.#latest = Number(connection.statements.clock.get()?.["clock"] ?? 0);
+  }
+
+  nextStep(): Step | undefined {
+    const now = this.#clock();
+    if (now < this.#latest - TOLERANCE_MS) this.#begin();
+    if (!this.busy) {
+      this.#latest = Math.max(this.#latest, now);
+      return undefined;
+    }
+    this.#latest = now;
+    return this.#slice();
+  }
+
+  #begin(): void {
+    const rows = this.#connection.statements.queues.all();
+    this.#queues = rows.map((row) => ({ queue: row["queue"] as string, from: 0 }));
+    this.busy = true;
+  }
+
+  #slice(): Step {
+    let after: () => void = () => undefined;
+    return {
+      fsync: false,
+      compound: true,
+      execute: () => {
+        after = this.#repair(Math.round(this.#clock()));
+      },
+      confirmed: () => undefined,
+      succeed: () => after(),
+      fail: () => {
+        // Begun anew at the next occasion.
+        this.busy = false;
+        this.#latest = Number.POSITIVE_INFINITY;
+      },
+    };
+  }
+
+  /** Repairs one slice; returns what to do once it is committed. */
+  #repair(now: number): () => void {
+    const { statements } = this.#connection;
+    const leased = statements.aheadLeased.all({ now });
+    for (const { id } of leased) statements.pullBackLease.run({ id: id as number, now });
+    if (leased.length === SLICE) return () => undefined;
+    const [current] = this.#queues;
+    if (current === undefined) {
+      statements.resetClock.run({ now });
+      return () => {
+        this.busy = false;
+      };
+    }
+    const delayed = statements.aheadDelayed.all({ queue: current.queue, from: current.from, now });
+    for (const { id } of delayed) statements.pullBackDelay.run({ id: id as number, now });
+    return () => {
+      if (delayed.length < SLICE) this.#queues.shift();
+      else current.from = delayed.at(-1)?.["available_at"] as number;
+    };
+  }
+}

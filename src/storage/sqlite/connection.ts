@@ -1,0 +1,243 @@
+import fs from "node:fs";
+import path from "node:path";
+import { StorageError } from "../../errors.ts";
+import { type Database, type Driver, storageErrorCode, toStorageError } from "./driver.ts";
+import { assertOneLibrary, FileIdentity, prepareFiles } from "./files.ts";
+import { assertCompatible, completeSchema, countsAreTriggered, migrate } from "./schema.ts";
+import { prepareStatements, type Statements } from "./statements.ts";
+
+/** The longest that one attempt waits inside SQLite for a lock; between attempts the engine looks after its callers. */
+export const BUSY_SLICE_MS = 50;
+
+const OPEN_DEADLINE_MS = 30_000;
+const PAGE = 4096;
+const CHECKPOINT_BYTES = 4000 * PAGE;
+const RESTART_BYTES = 64 * 1024 * 1024;
+const RESTART_INTERVAL_MS = 1000;
+
+export interface ConnectionOptions {
+  readonly directory: string;
+  readonly driver: Driver;
+  /** Ends a wait for a lock while opening. */
+  readonly cancelled?: () => boolean;
+}
+
+/** One SQLite connection: opening and configuring it, its transactions, its WAL. */
+export class Connection {
+  readonly file: string;
+  readonly #options: ConnectionOptions;
+  readonly #identity: FileIdentity;
+  /** Tells `assertOneLibrary` that one of the descriptors of the file is ours. */
+  #mark: number | undefined;
+  #db: Database | undefined;
+  #statements: Statements | undefined;
+  #busyMs = BUSY_SLICE_MS;
+  #fsync: boolean | undefined;
+  #schemaVersion = -1;
+  /** Changes only when somebody else commits; it belongs to this connection. */
+  #dataVersion = -1;
+  #foreignCommit = false;
+  #restartAfter = 0;
+  /** Whether triggers keep the counts (a Python client writes the file too), or each transaction does. */
+  countsAreTriggered = false;
+  /** The WAL's size after the last commit, in bytes. */
+  walBytes = 0;
+
+  constructor(options: ConnectionOptions) {
+    this.#options = options;
+    this.file = prepareFiles(options.directory);
+    this.#identity = new FileIdentity(this.file);
+    assertOneLibrary(this.file, options.driver.name);
+    this.#open();
+  }
+
+  get statements(): Statements {
+    if (this.#statements === undefined) this.#open();
+    return this.#statements as Statements;
+  }
+
+  get inTransaction(): boolean {
+    return this.#db?.inTransaction ?? false;
+  }
+
+  #open(): void {
+    try {
+      this.#mark = fs.openSync(path.dirname(this.file), "r");
+      const db = this.#options.driver.open(this.file);
+      this.#db = db;
+      db.exec(`PRAGMA busy_timeout = ${BUSY_SLICE_MS}`);
+      this.#patiently(() => assertCompatible(db, this.file));
+      this.#patiently(() => switchToWal(db));
+      db.exec("PRAGMA synchronous = NORMAL");
+      db.exec("PRAGMA foreign_keys = ON");
+      db.exec("PRAGMA trusted_schema = OFF");
+      db.exec("PRAGMA cell_size_check = ON");
+      db.exec("PRAGMA wal_autocheckpoint = 0");
+      db.exec(`PRAGMA journal_size_limit = ${RESTART_BYTES}`);
+      assertSetting(db, "synchronous", 1);
+      assertSetting(db, "foreign_keys", 1);
+      this.#busyMs = BUSY_SLICE_MS;
+      this.#fsync = false;
+      this.#patiently(() => migrate(db, (work) => inTransaction(db, work)));
+      this.#statements = prepareStatements(db);
+      this.#schemaVersion = -1;
+    } catch (error) {
+      this.close();
+      throw toStorageError(error, this.file);
+    }
+  }
+
+  /** Several processes may open a new file at once, and a crashed one may leave a WAL that somebody is recovering. */
+  #patiently(work: () => void): void {
+    const deadline = Date.now() + OPEN_DEADLINE_MS;
+    for (;;) {
+      try {
+        work();
+        return;
+      } catch (error) {
+        if (error instanceof StorageError || storageErrorCode(error) !== "BUSY") throw error;
+        if (Date.now() > deadline || this.#options.cancelled?.()) throw error;
+        pause(5 + Math.random() * 20);
+      }
+    }
+  }
+
+  /** Begins a write transaction; `false` when somebody else holds the lock for all of `busyMs`. */
+  begin(fsync: boolean, busyMs: number): boolean {
+    const { schemaVersion } = this.statements;
+    const db = this.#db as Database;
+    if (busyMs !== this.#busyMs) db.exec(`PRAGMA busy_timeout = ${busyMs}`);
+    this.#busyMs = busyMs;
+    // Inside a transaction it would be an error.
+    if (fsync !== this.#fsync) db.exec(`PRAGMA synchronous = ${fsync ? "FULL" : "NORMAL"}`);
+    this.#fsync = fsync;
+    try {
+      db.exec("BEGIN IMMEDIATE");
+    } catch (error) {
+      if (storageErrorCode(error) === "BUSY") return false;
+      throw error;
+    }
+    this.#lookForForeignCommit();
+    const version = Number(schemaVersion.get()?.["schema_version"]);
+    if (version !== this.#schemaVersion) {
+      completeSchema(db);
+      this.countsAreTriggered = countsAreTriggered(db);
+      this.#schemaVersion = Number(schemaVersion.get()?.["schema_version"]);
+    }
+    return true;
+  }
+
+  /** Commits; nothing may be acknowledged before this returns. */
+  commit(): void {
+    this.#db?.exec("COMMIT");
+    this.walBytes = this.#identity.check();
+  }
+
+  /** Ends the transaction if it still stands. */
+  rollback(): void {
+    if (this.#db?.inTransaction) this.#db.exec("ROLLBACK");
+  }
+
+  /** Runs `work` so that it leaves no trace if it throws. */
+  atomically(work: () => void): void {
+    const db = this.#db as Database;
+    db.exec("SAVEPOINT step");
+    try {
+      work();
+      db.exec("RELEASE step");
+    } catch (error) {
+      if (db.inTransaction) db.exec("ROLLBACK TO step; RELEASE step");
+      throw error;
+    }
+  }
+
+  /** Whether somebody else has committed since the last call, as far as our own transactions noticed. */
+  takeForeignCommit(): boolean {
+    const seen = this.#foreignCommit;
+    this.#foreignCommit = false;
+    return seen;
+  }
+
+  /** The same, after looking. */
+  pollForeignCommit(): boolean {
+    this.#lookForForeignCommit();
+    return this.takeForeignCommit();
+  }
+
+  #lookForForeignCommit(): void {
+    const version = Number(this.statements.dataVersion.get()?.["data_version"]);
+    if (version !== this.#dataVersion) this.#foreignCommit = true;
+    this.#dataVersion = version;
+  }
+
+  /** Whether the layout is no longer what the last transaction left. */
+  layoutChanged(): boolean {
+    return Number(this.statements.schemaVersion.get()?.["schema_version"]) !== this.#schemaVersion;
+  }
+
+  /**
+   * Moves the WAL into the database between batches, on this very connection: a second one under a steady writer
+   * never lets the WAL restart. A long reader can hold it back; then it is made to restart in short attempts.
+   */
+  checkpoint(now: number): void {
+    if (this.walBytes < CHECKPOINT_BYTES) return;
+    const db = this.#db as Database;
+    const restart = this.walBytes >= RESTART_BYTES && now >= this.#restartAfter;
+    if (restart) this.#restartAfter = now + RESTART_INTERVAL_MS;
+    try {
+      db.prepare(`PRAGMA wal_checkpoint(${restart ? "RESTART" : "PASSIVE"})`).get();
+    } catch (error) {
+      if (storageErrorCode(error) !== "BUSY") throw error;
+    }
+    this.walBytes = 0;
+  }
+
+  /** Closes; the next use opens anew. */
+  close(): void {
+    const db = this.#db;
+    this.#db = undefined;
+    this.#statements = undefined;
+    try {
+      db?.close();
+    } finally {
+      if (this.#mark !== undefined) fs.closeSync(this.#mark);
+      this.#mark = undefined;
+    }
+  }
+}
+
+/** SQLite does not wait for the exclusive lock that this needs, and somebody else may do it for us. */
+function switchToWal(db: Database): void {
+  const mode = (): unknown => db.prepare("PRAGMA journal_mode").get()?.["journal_mode"];
+  if (mode() === "wal") return;
+  db.exec("PRAGMA journal_mode = WAL");
+  if (mode() !== "wal") {
+    throw new StorageError(
+      "BAD_LOCATION",
+      "SQLite cannot use a write-ahead log here. Use a directory on a local disk.",
+    );
+  }
+}
+
+function assertSetting(db: Database, name: string, expected: number): void {
+  const value = db.prepare(`PRAGMA ${name}`).get()?.[name];
+  if (value !== expected) throw new StorageError("IO", `SQLite did not accept PRAGMA ${name} = ${expected}.`);
+}
+
+function inTransaction(db: Database, work: () => void): void {
+  db.exec("BEGIN IMMEDIATE");
+  try {
+    work();
+    db.exec("COMMIT");
+  } catch (error) {
+    if (db.inTransaction) db.exec("ROLLBACK");
+    throw error;
+  }
+}
+
+const sleeper = new Int32Array(new SharedArrayBuffer(4));
+
+/** Sleeps; for the engine's thread only. */
+function pause(ms: number): void {
+  Atomics.wait(sleeper, 0, 0, ms);
+}

@@ -1,0 +1,214 @@
+import { createRequire } from "node:module";
+import { StorageError, type StorageErrorCode, type StorageOutcome } from "../../errors.ts";
+
+const require = createRequire(import.meta.url);
+
+/**
+ * The two SQLite libraries that can serve us behind one small structural interface: the built-in `node:sqlite`, and
+ * the optional peer `better-sqlite3` where the built-in one is missing or carries an unsafe SQLite.
+ */
+export interface Driver {
+  readonly name: "node:sqlite" | "better-sqlite3";
+  readonly sqliteVersion: string;
+  open(path: string): Database;
+}
+
+export interface Database {
+  /** Whether the transaction that was begun still stands: some errors end it silently. */
+  readonly inTransaction: boolean;
+  exec(sql: string): void;
+  /** Prepares a statement whose parameters are written `:name`. */
+  prepare(sql: string): Statement;
+  close(): void;
+}
+
+export type Value = number | string | Uint8Array | null;
+export type Parameters = { readonly [name: string]: Value };
+export type Row = Record<string, Value>;
+
+export interface Statement {
+  run(parameters?: Parameters): { readonly changes: number; readonly lastInsertRowid: number };
+  get(parameters?: Parameters): Row | undefined;
+  /** Always the whole result: a statement that is left unfinished holds a read transaction open. */
+  all(parameters?: Parameters): Row[];
+}
+
+interface NativeStatement {
+  run(...values: Value[]): { changes: number | bigint; lastInsertRowid: number | bigint };
+  get(...values: Value[]): unknown;
+  all(...values: Value[]): unknown[];
+}
+
+interface NativeDatabase {
+  exec(sql: string): unknown;
+  prepare(sql: string): NativeStatement;
+  close(): unknown;
+}
+
+/** The first release without the race in which a WAL reset loses pages, and its back-ports. */
+export function isSafeSqlite(version: string): boolean {
+  const [major = 0, minor = 0, patch = 0] = version.split(".").map(Number);
+  if (major !== 3) return major > 3;
+  return minor > 51 || (minor === 51 && patch >= 3) || (minor === 50 && patch >= 7) || (minor === 44 && patch >= 6);
+}
+
+/** The best library on this machine. An unsafe built-in SQLite is used only when there is no other. */
+export function loadDriver(): Driver {
+  const builtIn = loadBuiltIn();
+  if (builtIn !== undefined && isSafeSqlite(builtIn.sqliteVersion)) return builtIn;
+  const { driver: peer, cause } = loadPeer();
+  const driver = peer ?? builtIn;
+  if (driver === undefined) {
+    throw new StorageError(
+      "BAD_LOCATION",
+      `No SQLite found: Node ${process.versions.node} has no usable node:sqlite. Install the package better-sqlite3@~12.11, ` +
+        "or use Node 22.22.3, 24.15 or newer.",
+      { cause },
+    );
+  }
+  return driver;
+}
+
+function loadBuiltIn(): Driver | undefined {
+  const sqliteVersion = process.versions["sqlite"];
+  if (sqliteVersion === undefined) return undefined;
+  const { DatabaseSync } = withoutExperimentalWarning(() => require("node:sqlite")) as {
+    DatabaseSync: (new (
+      path: string,
+    ) => NativeDatabase & { readonly isTransaction: boolean }) & {
+      prototype: { isTransaction?: boolean };
+    };
+  };
+  if (!("isTransaction" in DatabaseSync.prototype)) return undefined;
+  return {
+    name: "node:sqlite",
+    sqliteVersion,
+    open: (path) => {
+      const native = new DatabaseSync(path);
+      return wrap(native, () => native.isTransaction);
+    },
+  };
+}
+
+function loadPeer(): { driver?: Driver; cause?: unknown } {
+  try {
+    const Native = require("better-sqlite3") as new (
+      path: string,
+    ) => NativeDatabase & { readonly inTransaction: boolean };
+    const probe = new Native(":memory:");
+    const { version } = probe.prepare("SELECT sqlite_version() AS version").get() as { version: string };
+    probe.close();
+    const open = (path: string): Database => {
+      const native = new Native(path);
+      return wrap(native, () => native.inTransaction);
+    };
+    return { driver: { name: "better-sqlite3", sqliteVersion: version, open } };
+  } catch (cause) {
+    return { cause };
+  }
+}
+
+/** Node 22 announces that its SQLite is experimental; that one warning, and only that one, is swallowed. */
+function withoutExperimentalWarning<T>(load: () => T): T {
+  const { emitWarning } = process;
+  process.emitWarning = ((warning: string | Error, ...rest: unknown[]) => {
+    if (String(warning).includes("SQLite is an experimental feature")) return;
+    Reflect.apply(emitWarning, process, [warning, ...rest]);
+  }) as typeof emitWarning;
+  try {
+    return load();
+  } finally {
+    process.emitWarning = emitWarning;
+  }
+}
+
+function wrap(native: NativeDatabase, inTransaction: () => boolean): Database {
+  return {
+    get inTransaction() {
+      return inTransaction();
+    },
+    exec: (sql) => void native.exec(sql),
+    prepare: (sql) => prepare(native, sql),
+    close: () => void native.close(),
+  };
+}
+
+/** Named parameters, bound by position: the libraries disagree on every other way to reuse a parameter. */
+function prepare(native: NativeDatabase, sql: string): Statement {
+  const names: string[] = [];
+  const text = sql.replace(/:([a-zA-Z]+)/g, (_, name: string) => {
+    names.push(name);
+    return "?";
+  });
+  const statement = native.prepare(text);
+  const values = (parameters: Parameters | undefined): Value[] => {
+    const list = new Array<Value>(names.length);
+    for (let i = 0; i < names.length; i++) list[i] = parameters?.[names[i] as string] as Value;
+    return list;
+  };
+  return {
+    run: (parameters) => {
+      const { changes, lastInsertRowid } = statement.run(...values(parameters));
+      return { changes: Number(changes), lastInsertRowid: Number(lastInsertRowid) };
+    },
+    get: (parameters) => statement.get(...values(parameters)) as Row | undefined,
+    all: (parameters) => statement.all(...values(parameters)) as Row[],
+  };
+}
+
+const PRIMARY_CODES: readonly (readonly [name: string, number: number, code: StorageErrorCode])[] = [
+  ["SQLITE_BUSY", 5, "BUSY"],
+  ["SQLITE_LOCKED", 6, "BUSY"],
+  ["SQLITE_PROTOCOL", 15, "BUSY"],
+  ["SQLITE_FULL", 13, "DISK_FULL"],
+  ["SQLITE_READONLY_DBMOVED", 1032, "FILE_REPLACED"],
+  ["SQLITE_READONLY", 8, "READ_ONLY"],
+  ["SQLITE_PERM", 3, "READ_ONLY"],
+  ["SQLITE_CORRUPT", 11, "CORRUPT"],
+  ["SQLITE_NOTADB", 26, "NOT_A_DATABASE"],
+];
+
+/** The code of this API for what a library threw: matched by SQLite's result codes, never by text. */
+export function storageErrorCode(error: unknown): StorageErrorCode {
+  const { code, errcode } = (error ?? {}) as { code?: unknown; errcode?: unknown };
+  for (const [name, number, ours] of PRIMARY_CODES) {
+    if (typeof errcode === "number" ? errcode === number || (errcode & 0xff) === number : isOrExtends(code, name)) {
+      return ours;
+    }
+  }
+  return "IO";
+}
+
+/** IOERR, CORRUPT, NOTADB, NOMEM, CANTOPEN: not the statement but the connection failed; it must be opened anew. */
+export function isConnectionFailure(error: unknown): boolean {
+  const { code, errcode } = (error ?? {}) as { code?: unknown; errcode?: unknown };
+  if (typeof errcode === "number") return [10, 11, 26, 7, 14].includes(errcode & 0xff);
+  const names = ["SQLITE_IOERR", "SQLITE_CORRUPT", "SQLITE_NOTADB", "SQLITE_NOMEM", "SQLITE_CANTOPEN"];
+  return names.some((name) => isOrExtends(code, name));
+}
+
+function isOrExtends(code: unknown, name: string): boolean {
+  return code === name || (typeof code === "string" && code.startsWith(`${name}_`));
+}
+
+const ADVICE: { readonly [C in StorageErrorCode]?: string } = {
+  BUSY: "Another process or connection holds the write lock. Try again, or allow more time with `timeoutMs`.",
+  DISK_FULL: "The disk is full. Free some space; workers go on by themselves.",
+  READ_ONLY: "The database cannot be written. Check the owner and the permissions of the directory and its files.",
+  CORRUPT: "The database is damaged. Stop all writers, keep a copy of the files, and restore a backup.",
+  NOT_A_DATABASE: "The file is not a SQLite database. It was left as it is; choose another directory.",
+  FILE_REPLACED:
+    "The database file was moved, deleted or replaced while it was open. Stop all writers and check the path.",
+};
+
+/** Turns what a library threw into an error of this API. */
+export function toStorageError(error: unknown, path: string, outcome: StorageOutcome = "failed"): StorageError {
+  if (error instanceof StorageError) return error;
+  const code = storageErrorCode(error);
+  const said = error instanceof Error ? error.message : "unknown error";
+  const unknown = outcome === "unknown" ? " Whether the write happened is not known." : "";
+  return new StorageError(code, `${ADVICE[code] ?? "The database failed."}${unknown} (${path}: ${said})`, {
+    outcome,
+    cause: error,
+  });
+}

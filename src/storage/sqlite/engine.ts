@@ -1,0 +1,434 @@
+import { StorageError } from "../../errors.ts";
+import { BATCH_BYTES, type ClaimContext, ClaimStep, QueueClaims } from "./claims.ts";
+import { ClockWatch } from "./clock-watch.ts";
+import { BUSY_SLICE_MS, type Connection } from "./connection.ts";
+import { isConnectionFailure, toStorageError } from "./driver.ts";
+import { GroupCommit, type Step } from "./group-commit.ts";
+import { type EngineConsumer, Leases } from "./leases.ts";
+import { Outbox } from "./outbox.ts";
+import {
+  type ClaimCommand,
+  type Command,
+  elapsedSince,
+  type FromEngine,
+  type PutCommand,
+  SIGNAL,
+  type StatsCommand,
+  type ToEngine,
+  WATCH,
+} from "./protocol.ts";
+import { ExtendStep, LateDeliveryStep, PutStep, ReclaimStep, SettleStep, TakeBackStep } from "./steps.ts";
+import { type NewJob, Transitions } from "./transitions.ts";
+
+const BATCH_COMMANDS = 1000;
+/** A client that has not been heard of for this long is given no work, and work that it did not start is taken back. */
+const STALLED_MS = 1000;
+/** The net below all wake-ups. */
+const POLL_MS = 1000;
+const POLL_WITHOUT_WATCH_MS = 25;
+/** A wait that ends this late means that the machine slept. */
+const LATE_MS = 2000;
+const CLOSING_MS = 500;
+/** Other writers are let in for a while after each batch if they were seen this recently. */
+const CONTENDED_MS = 1000;
+/** A watch that only ever sees our own commits is armed ever more rarely, at most this rarely. */
+const LONGEST_REARM_MS = 128;
+/** Some lock conflicts are reported without a wait. */
+const LOCK_RETRY_MS = 2;
+
+export interface EngineOptions {
+  readonly connection: Connection;
+  readonly post: (message: FromEngine, transfer: ArrayBuffer[]) => void;
+  readonly signals: Int32Array;
+  /** Milliseconds since the epoch. */
+  readonly clock: () => number;
+  readonly monotonic: () => number;
+}
+
+/** A command that waits for its transaction. */
+interface Pending {
+  readonly command: Exclude<Command, ClaimCommand | StatsCommand>;
+  readonly memory: ArrayBuffer | undefined;
+  readonly batch: { open: number };
+  /** When to give up waiting for the lock; but one attempt is made in any case. */
+  lockEndsAt: number;
+}
+
+/**
+ * The one writer of a client's database: gathers what its callers ask for, runs it in as few transactions as
+ * possible, answers after COMMIT, hands out work as it appears and keeps the leases alive. It never sleeps: `step` does
+ * what there is to do and says how long there will be nothing more.
+ */
+export class Engine {
+  readonly #connection: Connection;
+  readonly #transitions: Transitions;
+  readonly #groupCommit: GroupCommit;
+  readonly #outbox: Outbox;
+  readonly #leases: Leases;
+  readonly #clockWatch: ClockWatch;
+  readonly #signals: Int32Array;
+  readonly #clock: () => number;
+  readonly #monotonic: () => number;
+  readonly #consumers = new Map<number, EngineConsumer>();
+  readonly #claims = new Map<string, QueueClaims>();
+  #pending: Pending[] = [];
+  #stats: StatsCommand[] = [];
+  /** Work of our own that is done once: it is kept while the database is locked. */
+  #own: Step[] = [];
+  #planned: { readonly at: number; readonly wall: number } | undefined;
+  /** No lease is ended before this time (milliseconds since the epoch). */
+  #reclaimFrom = 0;
+  #foreignAt = Number.NEGATIVE_INFINITY;
+  #pauseUntil = 0;
+  #rearmAt = 0;
+  #rearmMs = 0;
+
+  constructor({ connection, post, signals, clock, monotonic }: EngineOptions) {
+    this.#connection = connection;
+    this.#signals = signals;
+    this.#clock = clock;
+    this.#monotonic = monotonic;
+    this.#transitions = new Transitions(connection, clock);
+    this.#groupCommit = new GroupCommit(connection, this.#transitions);
+    this.#outbox = new Outbox(post);
+    this.#leases = new Leases(monotonic, (news) => this.#outbox.tell(news));
+    this.#clockWatch = new ClockWatch(connection, clock);
+  }
+
+  receive(message: Exclude<ToEngine, { kind: "shutdown" }>): void {
+    switch (message.kind) {
+      case "batch":
+        this.#accept(message.commands, message.memory);
+        break;
+      case "abort":
+        this.#abort(message.id);
+        break;
+      case "consume": {
+        const { consumer: id, settings, held } = message;
+        const consumer = { id, settings, cells: new Int32Array(settings.cells) };
+        this.#consumers.set(id, consumer);
+        for (const lease of held) this.#leases.add(lease, consumer, lease.slot);
+        if (held.length > 0) this.#leases.renewAllAt(this.#monotonic());
+        break;
+      }
+      case "dismiss":
+        this.#leases.dismiss(message.consumer);
+        this.#consumers.delete(message.consumer);
+        break;
+      case "closeSession":
+        this.#closeSession(message.session);
+        break;
+    }
+  }
+
+  #accept(commands: readonly Command[], memory: ArrayBuffer | undefined): void {
+    const now = this.#monotonic();
+    const batch = { open: 0 };
+    for (const command of commands) {
+      if (command.op === "stats") this.#stats.push(command);
+      else if (command.op === "claim") this.#await(command, now);
+      else {
+        batch.open++;
+        this.#pending.push({ command, memory, batch, lockEndsAt: now + command.lockMs });
+      }
+    }
+    if (batch.open === 0) this.#outbox.batchDone();
+  }
+
+  #await(command: ClaimCommand, now: number): void {
+    let claims = this.#claims.get(command.queue);
+    if (claims === undefined) {
+      claims = new QueueClaims(command.queue);
+      this.#claims.set(command.queue, claims);
+    }
+    const consumer = command.consumer === undefined ? undefined : this.#consumers.get(command.consumer);
+    claims.waiters.push({ command, consumer, endsAt: now + command.waitMs, lockEndsAt: undefined });
+    claims.check = true;
+  }
+
+  #leave({ batch }: Pending): void {
+    batch.open--;
+    if (batch.open === 0) this.#outbox.batchDone();
+  }
+
+  /** Withdraws what has not been done yet; what is under way is answered as usual. */
+  #abort(id: number): void {
+    const pending = this.#pending.find(({ command }) => command.id === id);
+    if (pending !== undefined) {
+      this.#pending.splice(this.#pending.indexOf(pending), 1);
+      this.#leave(pending);
+      this.#outbox.answer({ id, refused: "aborted" });
+    }
+    this.#withdraw((command) => command.id === id, "aborted");
+  }
+
+  #closeSession(session: number): void {
+    const latest = this.#monotonic() + CLOSING_MS;
+    for (const pending of this.#pending) {
+      if (pending.command.session === session) pending.lockEndsAt = Math.min(pending.lockEndsAt, latest);
+    }
+    this.#withdraw((command) => command.session === session, "closed");
+  }
+
+  #withdraw(which: (command: ClaimCommand) => boolean, refused: "aborted" | "closed"): void {
+    for (const claims of this.#claims.values()) {
+      for (const waiter of claims.waiters.filter(({ command }) => which(command))) {
+        claims.remove(waiter);
+        this.#outbox.answer({ id: waiter.command.id, refused });
+      }
+    }
+  }
+
+  /** Does what there is to do; returns after how many milliseconds to call again unless a message comes first. */
+  step(): number {
+    const now = this.#monotonic();
+    this.#noticeSleep(now);
+    const silentMs = elapsedSince(Atomics.load(this.#signals, SIGNAL.tick), now);
+    const stalled = silentMs > STALLED_MS && (this.#leases.size > 0 || this.#hasWaiters());
+    if (Atomics.exchange(this.#signals, SIGNAL.stalled, stalled ? 1 : 0) === 1 && !stalled) this.#checkAll();
+    let ms = Number.POSITIVE_INFINITY;
+    try {
+      if (now >= this.#pauseUntil || this.#leases.nextAt <= now) this.#runBatch(now, silentMs, stalled);
+      this.#answerStats();
+      this.#endWaits(this.#monotonic(), stalled);
+      ms = this.#nextWait(this.#monotonic(), stalled);
+      this.#outbox.flush();
+      this.#connection.checkpoint(this.#monotonic());
+    } catch (error) {
+      this.#failEverything(toStorageError(error, this.#connection.file));
+      this.#outbox.flush();
+    }
+    this.#planned = { at: this.#monotonic() + ms, wall: this.#clock() + ms };
+    return ms;
+  }
+
+  close(): void {
+    this.#outbox.flush();
+    this.#connection.close();
+  }
+
+  /** Leases ended while the machine slept: their holders, here and elsewhere, get a chance to renew them first. */
+  #noticeSleep(now: number): void {
+    if (this.#planned === undefined) return;
+    const late = Math.max(now - this.#planned.at, this.#clock() - this.#planned.wall);
+    if (late < LATE_MS) return;
+    this.#reclaimFrom = this.#clock() + LATE_MS;
+    this.#leases.renewAllAt(now);
+  }
+
+  #runBatch(now: number, silentMs: number, stalled: boolean): void {
+    this.#own.push(...this.#leases.overdueSteps(now));
+    if (stalled) this.#own.push(...this.#leases.takeUnstarted().map((lease) => new TakeBackStep(lease)));
+    const renewal = this.#leases.renewalStep(now, silentMs);
+    const own = this.#own.splice(0);
+    const taken = this.#take();
+    const callers = new Map(taken.map((pending) => [this.#stepOf(pending), pending]));
+    const steps: Step[] = [...(renewal === undefined ? [] : [renewal]), ...own, ...callers.keys()];
+    if (!stalled) steps.push(...this.#claimSteps(new Set(taken.map(({ command }) => command.queue)), steps.length > 0));
+    const repair = this.#clockWatch.nextStep();
+    if (repair !== undefined) {
+      this.#checkAll();
+      steps.push(repair);
+    }
+    if (steps.length === 0) return;
+
+    const slice = Math.max(0, Math.min(BUSY_SLICE_MS, ...taken.map(({ lockEndsAt }) => lockEndsAt - now)));
+    const startedAt = performance.now();
+    const locked = new Set(this.#groupCommit.run(steps, slice));
+    const tookMs = performance.now() - startedAt;
+    if (this.#connection.takeForeignCommit()) this.#noticeForeignCommit();
+    this.#own.unshift(...own.filter((step) => locked.has(step)));
+    this.#keepLocked(callers, locked);
+    if (locked.size > 0) {
+      if (tookMs < slice / 2) this.#pauseUntil = this.#monotonic() + LOCK_RETRY_MS;
+    } else if (now - this.#foreignAt < CONTENDED_MS && tookMs >= 1) {
+      // Whoever waits for the lock polls for it: without a gap a busy engine would starve the others.
+      this.#pauseUntil = this.#monotonic() + tookMs / 2 + (Math.random() * tookMs) / 2;
+    }
+  }
+
+  /** The callers for one batch, in the order in which they came; a large one goes alone. */
+  #take(): Pending[] {
+    let bytes = 0;
+    let count = 0;
+    for (; count < Math.min(this.#pending.length, BATCH_COMMANDS); count++) {
+      const { command } = this.#pending[count] as Pending;
+      bytes += command.op === "put" ? command.bytes : 0;
+      if (bytes > BATCH_BYTES && count > 0) break;
+    }
+    return this.#pending.splice(0, count);
+  }
+
+  #stepOf({ command, memory }: Pending): Step {
+    switch (command.op) {
+      case "put":
+        return new PutStep(command, newJobs(command, memory), this.#outbox);
+      case "settle":
+        return new SettleStep(command, this.#outbox, (receipt) => this.#leases.delete(receipt));
+      case "extend":
+        return new ExtendStep(command, this.#outbox, (receipt, ms) => this.#leases.extended(receipt, ms));
+      case "reclaim":
+        return new ReclaimStep(command, this.#outbox);
+    }
+  }
+
+  /** Steps for the queues with waiting claims where there may be work. When alone, they look before they lock. */
+  #claimSteps(mentioned: ReadonlySet<string>, locking: boolean): Step[] {
+    if (!this.#hasWaiters()) return [];
+    if (!locking && this.#connection.pollForeignCommit()) this.#noticeForeignCommit();
+    const wall = this.#clock();
+    const steps: Step[] = [];
+    for (const claims of this.#claims.values()) {
+      if (claims.waiters.length === 0) continue;
+      if (!(claims.check || claims.nextAt <= wall || mentioned.has(claims.queue))) continue;
+      if (locking || this.#findsWork(claims, wall)) steps.push(new ClaimStep(claims, this.#claimContext()));
+    }
+    return steps;
+  }
+
+  #findsWork(claims: QueueClaims, wall: number): boolean {
+    try {
+      return claims.see(this.#transitions.look(claims.queue), wall, this.#reclaimFrom);
+    } catch (error) {
+      // An index may be missing. The next transaction notices, and makes it anew.
+      if (isConnectionFailure(error)) throw error;
+      return true;
+    }
+  }
+
+  #claimContext(): ClaimContext {
+    const context: ClaimContext = {
+      outbox: this.#outbox,
+      now: this.#clock,
+      reclaimFrom: this.#reclaimFrom,
+      hold: (lease, { consumer, command }) => {
+        if (consumer !== undefined) this.#leases.add(lease, consumer, command.slot ?? 0);
+      },
+      deliverLate: (waiter, rows) => this.#own.push(new LateDeliveryStep(waiter, rows, context)),
+    };
+    return context;
+  }
+
+  #noticeForeignCommit(): void {
+    this.#foreignAt = this.#monotonic();
+    this.#rearmMs = 0;
+    this.#rearmAt = 0;
+    this.#checkAll();
+  }
+
+  #checkAll(): void {
+    for (const claims of this.#claims.values()) claims.check = true;
+  }
+
+  /** Steps that the lock kept out: their callers wait on, or are told that their time is up. */
+  #keepLocked(callers: ReadonlyMap<Step, Pending>, locked: ReadonlySet<Step>): void {
+    const now = this.#monotonic();
+    const kept: Pending[] = [];
+    for (const [step, pending] of callers) {
+      if (locked.has(step) && pending.lockEndsAt > now) kept.push(pending);
+      else {
+        if (locked.has(step)) step.fail(this.#busy());
+        this.#leave(pending);
+      }
+    }
+    this.#pending.unshift(...kept);
+    for (const step of locked) if (step instanceof ClaimStep) step.markLocked(now);
+  }
+
+  #busy(): StorageError {
+    return new StorageError(
+      "BUSY",
+      `${this.#connection.file} is locked by another process or connection. Try again, or allow more time with \`timeoutMs\`.`,
+    );
+  }
+
+  #answerStats(): void {
+    if (this.#stats.length === 0) return;
+    // A Python client has opened the file since: the counts must be made anew, which takes a transaction.
+    if (this.#connection.layoutChanged() && this.#groupCommit.run([nothing], BUSY_SLICE_MS).length > 0) return;
+    for (const { id, queue } of this.#stats.splice(0))
+      this.#outbox.answer({ id, stats: this.#transitions.stats(queue) });
+  }
+
+  #endWaits(now: number, stalled: boolean): void {
+    for (const claims of this.#claims.values()) {
+      for (const waiter of claims.waiters.filter(
+        ({ endsAt, lockEndsAt }) => endsAt <= now || (lockEndsAt ?? endsAt) <= now,
+      )) {
+        const { id } = waiter.command;
+        const { lockEndsAt } = waiter;
+        const locked = claims.check && !stalled;
+        if (locked && (lockEndsAt === undefined || lockEndsAt > now)) continue;
+        claims.remove(waiter);
+        if (locked) this.#outbox.fail(id, this.#busy());
+        else this.#outbox.answer({ id, claimed: [] });
+      }
+    }
+  }
+
+  #failEverything(error: StorageError): void {
+    for (const pending of this.#pending.splice(0)) {
+      this.#outbox.fail(pending.command.id, error);
+      this.#leave(pending);
+    }
+    for (const { waiters } of this.#claims.values()) {
+      for (const { command } of waiters.splice(0)) this.#outbox.fail(command.id, error);
+    }
+    for (const { id } of this.#stats.splice(0)) this.#outbox.fail(id, error);
+  }
+
+  #hasWaiters(): boolean {
+    for (const { waiters } of this.#claims.values()) if (waiters.length > 0) return true;
+    return false;
+  }
+
+  #nextWait(now: number, stalled: boolean): number {
+    const wall = this.#clock();
+    let ms = Number.POSITIVE_INFINITY;
+    let toDo = this.#pending.length + this.#own.length + this.#stats.length > 0 || this.#clockWatch.busy;
+    for (const claims of this.#claims.values()) {
+      if (claims.waiters.length === 0) continue;
+      if (claims.check && !stalled) toDo = true;
+      ms = Math.min(ms, claims.nextAt - wall, stalled ? STALLED_MS : this.#pollMs(now));
+      for (const { endsAt, lockEndsAt } of claims.waiters)
+        ms = Math.min(ms, endsAt - now, (lockEndsAt ?? endsAt) - now);
+    }
+    if (toDo) ms = Math.min(ms, this.#pauseUntil - now);
+    if (this.#leases.size > 0) ms = Math.min(ms, this.#leases.nextAt - now, POLL_MS);
+    return Math.max(0, ms);
+  }
+
+  /** How long a commit of another process may go unnoticed; sees to it that there is a watch which notices at once. */
+  #pollMs(now: number): number {
+    const watch = Atomics.load(this.#signals, SIGNAL.watch);
+    if (watch === WATCH.unavailable) return POLL_WITHOUT_WATCH_MS;
+    if (watch === WATCH.armed) return POLL_MS;
+    if (now < this.#rearmAt) return this.#rearmAt - now;
+    this.#rearmMs = Math.min(LONGEST_REARM_MS, Math.max(1, this.#rearmMs * 2));
+    this.#rearmAt = now + this.#rearmMs;
+    this.#outbox.askForWatch();
+    return POLL_MS;
+  }
+}
+
+/** A step of no effect: the transaction around it brings the file's layout up to date. */
+const nothing: Step = {
+  fsync: false,
+  compound: false,
+  execute: () => undefined,
+  confirmed: () => undefined,
+  succeed: () => undefined,
+  fail: () => undefined,
+};
+
+function newJobs({ entries }: PutCommand, memory: ArrayBuffer | undefined): NewJob[] {
+  return entries.map(({ payload, jobId, delayMs, maxAttempts }) => ({
+    payload:
+      payload instanceof Uint8Array
+        ? payload
+        : new Uint8Array(memory ?? new ArrayBuffer(0), payload.offset, payload.length),
+    jobId,
+    delayMs,
+    maxAttempts,
+  }));
+}

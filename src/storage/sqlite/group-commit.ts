@@ -1,0 +1,154 @@
+import { StorageError } from "../../errors.ts";
+import { BUSY_SLICE_MS, type Connection } from "./connection.ts";
+import { isConnectionFailure, toStorageError } from "./driver.ts";
+import type { Transitions } from "./transitions.ts";
+
+/** A caller's part in a batch. Nothing is answered before the batch's COMMIT returned. */
+export interface Step {
+  /** The batch is flushed to the disk if one of its steps asks for it. */
+  readonly fsync: boolean;
+  /** Made of several statements that must stand or fall together. */
+  readonly compound: boolean;
+  /** Performs its statements and keeps the result. May be called again when the batch has to be repeated. */
+  execute(transitions: Transitions): void;
+  /** After a COMMIT that failed: whether the effect is in the file all the same; `undefined` = cannot tell. */
+  confirmed(transitions: Transitions): boolean | undefined;
+  /** The effect is durable: answers. */
+  succeed(): void;
+  fail(error: StorageError): void;
+}
+
+interface Culprit {
+  readonly culprit: Step;
+  readonly error: unknown;
+}
+
+/** Attempts of `BUSY_SLICE_MS` to find out what became of a failed COMMIT. */
+const VERIFY_ATTEMPTS = 40;
+
+/** Isolating one culprit after another in ever shorter batches would take quadratic time. */
+const CULPRITS_BEFORE_SINGLES = 3;
+
+/**
+ * Runs the steps of many callers in one transaction. One step's misfortune is its own: the others are committed
+ * without it, or run again if the transaction was lost with it. A COMMIT that fails is looked into, because it may
+ * prove to have happened.
+ */
+export class GroupCommit {
+  readonly #connection: Connection;
+  readonly #transitions: Transitions;
+
+  constructor(connection: Connection, transitions: Transitions) {
+    this.#connection = connection;
+    this.#transitions = transitions;
+  }
+
+  /** Settles every step, or returns those that could not begin because the database is locked. */
+  run(steps: readonly Step[], busyMs: number): readonly Step[] {
+    let remaining = steps;
+    for (let culprits = 0; remaining.length > 0; culprits++) {
+      if (culprits > CULPRITS_BEFORE_SINGLES)
+        return remaining.filter((step) => this.#attempt([step], busyMs) === "locked");
+      const ended = this.#attempt(remaining, busyMs);
+      if (ended === "locked") return remaining;
+      if (ended === "settled") return [];
+      // The transaction was lost, and with it the work of all: nobody but the culprit need know.
+      ended.culprit.fail(toStorageError(ended.error, this.#connection.file));
+      remaining = remaining.filter((step) => step !== ended.culprit);
+    }
+    return [];
+  }
+
+  #attempt(steps: readonly Step[], busyMs: number, repeated = false): "locked" | "settled" | Culprit {
+    const fsync = steps.some((step) => step.fsync);
+    const performed: Step[] = [];
+    const refused: Culprit[] = [];
+    this.#transitions.forget(0);
+    try {
+      if (!this.#connection.begin(fsync, busyMs)) return "locked";
+      for (const step of steps) {
+        const error = this.#execute(step);
+        if (error === undefined) performed.push(step);
+        else if (this.#connection.inTransaction) refused.push({ culprit: step, error });
+        else return { culprit: step, error };
+      }
+      this.#transitions.writeCounts();
+    } catch (error) {
+      this.#rollback(isConnectionFailure(error));
+      failAll(steps, toStorageError(error, this.#connection.file));
+      return "settled";
+    }
+    const error = this.#commit();
+    if (error === undefined) succeedAll(performed);
+    else if (error instanceof StorageError) failAll(performed, error);
+    else {
+      this.#rollback(isConnectionFailure(error));
+      const happened = this.#verify(performed, fsync);
+      if (happened === false && !repeated) return this.#attempt(steps, busyMs, true);
+      if (happened === true) succeedAll(performed);
+      else failAll(performed, toStorageError(error, this.#connection.file, happened === false ? "failed" : "unknown"));
+    }
+    for (const { culprit, error } of refused) culprit.fail(toStorageError(error, this.#connection.file));
+    return "settled";
+  }
+
+  /** What a step threw, unless the connection itself failed, which is everybody's misfortune. */
+  #execute(step: Step): unknown {
+    const moves = this.#transitions.moves;
+    try {
+      if (step.compound) this.#connection.atomically(() => step.execute(this.#transitions));
+      else step.execute(this.#transitions);
+      return undefined;
+    } catch (error) {
+      if (isConnectionFailure(error)) throw error;
+      this.#transitions.forget(moves);
+      return error ?? new Error("a step failed");
+    }
+  }
+
+  #commit(): unknown {
+    try {
+      this.#connection.commit();
+      return undefined;
+    } catch (error) {
+      return error;
+    }
+  }
+
+  #rollback(reopen: boolean): void {
+    try {
+      this.#connection.rollback();
+      if (reopen) this.#connection.close();
+    } catch {
+      this.#connection.close();
+    }
+  }
+
+  /**
+   * Whether a batch whose COMMIT failed is in the file; `undefined` when that cannot be found out. The transaction
+   * that looks also writes and commits, which overwrites the frames that the failed one may have left in the WAL:
+   * they cannot come true later.
+   */
+  #verify(steps: readonly Step[], fsync: boolean): boolean | undefined {
+    try {
+      for (let attempt = 0; !this.#connection.begin(fsync, BUSY_SLICE_MS); attempt++) {
+        if (attempt === VERIFY_ATTEMPTS) return undefined;
+      }
+      const signs = steps.map((step) => step.confirmed(this.#transitions)).filter((sign) => sign !== undefined);
+      this.#transitions.mark();
+      this.#connection.commit();
+      return signs.length > 0 && signs.every(Boolean);
+    } catch {
+      this.#rollback(true);
+      return undefined;
+    }
+  }
+}
+
+function succeedAll(steps: readonly Step[]): void {
+  for (const step of steps) step.succeed();
+}
+
+function failAll(steps: readonly Step[], error: StorageError): void {
+  for (const step of steps) step.fail(error);
+}

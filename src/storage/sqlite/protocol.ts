@@ -1,0 +1,177 @@
+import type { StorageErrorCode, StorageOutcome } from "../../errors.ts";
+import type { JobState } from "../../state.ts";
+import type { ConsumerSettings, Enqueued, Lease, QueueStats, Settlement } from "../storage.ts";
+
+/**
+ * What the client and the engine thread say to each other. Durations cross, never points in time; payloads cross in
+ * memory that is transferred, not cloned.
+ */
+
+/** Cells of the memory that both sides share. */
+export const SIGNAL = {
+  /** Counts messages and hints; the engine sleeps on it. */
+  wake: 0,
+  /** When the client was last seen alive, a `cellTime`. */
+  tick: 1,
+  /** Whether a watch on the directory is armed (see `WATCH`). */
+  watch: 2,
+  /** Set by the engine while it takes the client for stalled; the client's next tick wakes it. */
+  stalled: 3,
+  /** Set by the client to end a wait for a lock while opening. */
+  cancelled: 4,
+} as const;
+export const SIGNALS = 5;
+
+export const WATCH = { off: 0, armed: 1, unavailable: 2 } as const;
+
+/** Cells of a consumer's slots: what became of the delivery that the engine last put there. */
+export const SLOT = { waiting: 0, returned: -1 } as const;
+
+/** The same clock in all threads of a process, in whole milliseconds. */
+export function monotonicMs(): number {
+  const [seconds, nanoseconds] = process.hrtime();
+  return seconds * 1000 + Math.floor(nanoseconds / 1e6);
+}
+
+const CELL_TIME = 0x3fff_ffff;
+
+/** A moment as it is kept in a cell: positive, and good for intervals of up to six days. */
+export function cellTime(ms: number): number {
+  return ms & CELL_TIME || 1;
+}
+
+/** Milliseconds from the moment in a cell until `now`; the other side may have written it a moment after `now`. */
+export function elapsedSince(cell: number, now: number): number {
+  const elapsed = (now - cell) & CELL_TIME;
+  return elapsed > CELL_TIME / 2 ? 0 : elapsed;
+}
+
+interface CommandBase {
+  readonly id: number;
+  /** The storage object that asks; closing it withdraws what waits. */
+  readonly session: number;
+  readonly queue: string;
+  readonly fsync: boolean;
+  /** How long it may wait for the database's lock. */
+  readonly lockMs: number;
+}
+
+export interface PutCommand extends CommandBase {
+  readonly op: "put";
+  readonly entries: readonly EntryOnWire[];
+  /** The payloads' size. */
+  readonly bytes: number;
+}
+
+export interface EntryOnWire {
+  /** Where in the batch's memory the payload lies; a large payload comes alone. */
+  readonly payload: { readonly offset: number; readonly length: number } | Uint8Array;
+  readonly jobId: string | null;
+  readonly delayMs: number;
+  readonly maxAttempts: number;
+}
+
+export interface ClaimCommand extends CommandBase {
+  readonly op: "claim";
+  readonly limit: number;
+  readonly leaseMs: number;
+  /** How long to wait for work; 0 = look once, Infinity = for ever. */
+  readonly waitMs: number;
+  /** Set when the delivery is for a slot of a consumer. */
+  readonly consumer?: number;
+  readonly slot?: number;
+}
+
+export interface SettleCommand extends CommandBase {
+  readonly op: "settle";
+  readonly lease: Lease;
+  readonly move: Settlement;
+}
+
+export interface ExtendCommand extends CommandBase {
+  readonly op: "extend";
+  readonly lease: Lease;
+  readonly ms: number;
+}
+
+export interface ReclaimCommand extends CommandBase {
+  readonly op: "reclaim";
+}
+
+export interface StatsCommand extends CommandBase {
+  readonly op: "stats";
+}
+
+export type Command = PutCommand | ClaimCommand | SettleCommand | ExtendCommand | ReclaimCommand | StatsCommand;
+
+export interface ConsumerOnWire extends ConsumerSettings {
+  readonly queue: string;
+  readonly fsync: boolean;
+  /** One cell per slot: `SLOT`, or the `cellTime` at which the handler was started. */
+  readonly cells: SharedArrayBuffer;
+}
+
+/** A lease that a former engine held for a consumer. */
+export interface HeldOnWire extends Lease {
+  readonly slot: number;
+}
+
+export type ToEngine =
+  | { readonly kind: "batch"; readonly commands: readonly Command[]; readonly memory?: ArrayBuffer }
+  | { readonly kind: "abort"; readonly id: number }
+  | {
+      readonly kind: "consume";
+      readonly consumer: number;
+      readonly settings: ConsumerOnWire;
+      readonly held: readonly HeldOnWire[];
+    }
+  | { readonly kind: "dismiss"; readonly consumer: number }
+  | { readonly kind: "closeSession"; readonly session: number }
+  | { readonly kind: "shutdown" };
+
+export interface DeliveryOnWire extends Lease {
+  readonly payload: { readonly offset: number; readonly length: number };
+  readonly attempt: number;
+  readonly jobId: string | undefined;
+  readonly leaseUntil: number;
+  readonly enqueuedAt: number;
+}
+
+export type Answer =
+  | { readonly id: number; readonly put: readonly Enqueued[] }
+  | { readonly id: number; readonly claimed: readonly DeliveryOnWire[] }
+  | { readonly id: number; readonly settled: JobState }
+  | { readonly id: number; readonly extended: number }
+  | { readonly id: number; readonly reclaimed: number }
+  | { readonly id: number; readonly stats: QueueStats }
+  | { readonly id: number; readonly refused: "lost" | "aborted" | "closed" }
+  | { readonly id: number; readonly error: ErrorOnWire };
+
+export interface ErrorOnWire {
+  readonly code: StorageErrorCode;
+  readonly message: string;
+  readonly outcome: StorageOutcome;
+  readonly cause: { readonly name: string; readonly message: string } | undefined;
+}
+
+/** What a consumer's listener is told. */
+export interface LeaseNews {
+  readonly consumer: number;
+  readonly receipt: string;
+  readonly news: "lost" | "renewed" | "timedOut" | "overdue";
+  readonly leaseUntil?: number;
+}
+
+export type FromEngine =
+  | { readonly kind: "ready"; readonly driver: string; readonly sqliteVersion: string; readonly safe: boolean }
+  | { readonly kind: "unopened"; readonly error: ErrorOnWire }
+  | {
+      readonly kind: "reply";
+      readonly answers: readonly Answer[];
+      readonly news: readonly LeaseNews[];
+      /** Batches whose commands have all been carried out or are waiting for work. */
+      readonly batches: number;
+      readonly memory?: ArrayBuffer;
+      /** Asks for a watch on the directory. */
+      readonly watch: boolean;
+    };

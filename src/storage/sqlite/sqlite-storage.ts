@@ -1,0 +1,259 @@
+import { QueueClosedError } from "../../errors.ts";
+import type { JobState } from "../../state.ts";
+import type {
+  ClaimRequest,
+  Consumer,
+  ConsumerListener,
+  ConsumerSettings,
+  Delivery,
+  Enqueued,
+  Entry,
+  Lease,
+  QueueStats,
+  Settlement,
+  Storage,
+  StorageSettings,
+  Wait,
+} from "../storage.ts";
+import { Client, type Demand, type Reply } from "./client.ts";
+import {
+  type Answer,
+  type ClaimCommand,
+  cellTime,
+  type DeliveryOnWire,
+  type LeaseNews,
+  monotonicMs,
+  SLOT,
+} from "./protocol.ts";
+
+/** How long an operation without a time-out of its own waits for the database's lock. */
+const LOCK_MS = 30_000;
+/** Looking without waiting still gives a writer that is just committing this long. */
+const LOOK_LOCK_MS = 50;
+
+export function openSqliteStorage(directory: string, settings: StorageSettings): Storage {
+  return new SqliteStorage(directory, settings);
+}
+
+let sessions = 0;
+
+class SqliteStorage implements Storage {
+  readonly #directory: string;
+  readonly #queue: string;
+  readonly #fsync: boolean;
+  readonly #session = ++sessions;
+  readonly #consumers = new Set<SqliteConsumer>();
+  readonly #underWay = new Set<Promise<unknown>>();
+  #client: Client | undefined;
+  #closing: Promise<void> | undefined;
+
+  constructor(directory: string, { queue, fsync }: StorageSettings) {
+    this.#directory = directory;
+    this.#queue = queue;
+    this.#fsync = fsync ?? false;
+  }
+
+  async put(entries: readonly Entry[], { timeoutMs, signal }: Wait): Promise<Enqueued[]> {
+    const lockMs = timeoutMs ?? LOCK_MS;
+    const answer = await this.#ask<{ put: readonly Enqueued[] }>({
+      make: (id, batch) => ({ op: "put", ...this.#base(id, lockMs), ...batch.encode(entries) }),
+      bytes: entries.reduce((sum, { payload }) => sum + payload.length, 0),
+      patienceMs: lockMs,
+      signal,
+    });
+    return [...answer.put];
+  }
+
+  claim({ limit, leaseMs, timeoutMs, signal }: ClaimRequest): Promise<Delivery[]> {
+    return this.claimFor({ limit, leaseMs, waitMs: timeoutMs ?? Number.POSITIVE_INFINITY }, signal);
+  }
+
+  /** As `claim`, also for a consumer's slot. */
+  async claimFor(
+    claim: Pick<ClaimCommand, "limit" | "leaseMs" | "waitMs" | "consumer" | "slot">,
+    signal: AbortSignal | undefined,
+  ): Promise<Delivery[]> {
+    const { waitMs } = claim;
+    const lockMs = waitMs === 0 ? LOOK_LOCK_MS : Math.min(waitMs, LOCK_MS);
+    const demand = {
+      make: (id: number) => ({ op: "claim", ...this.#base(id, lockMs), ...claim }) as const,
+      patienceMs: Math.max(waitMs, lockMs),
+      signal,
+    };
+    const { answer, memory } = await this.#request<{ claimed: readonly DeliveryOnWire[] }>(demand);
+    const deliveries = answer.claimed.map((delivery) => received(delivery, memory));
+    if (!signal?.aborted || deliveries.length === 0) return deliveries;
+    // The abort lost its race against the claim: nobody will take these.
+    await Promise.allSettled(deliveries.map((delivery) => this.settle(delivery, { event: "release" })));
+    throw signal.reason;
+  }
+
+  async settle(lease: Lease, move: Settlement): Promise<JobState> {
+    const { id, receipt } = lease;
+    const answer = await this.#ask<{ settled: JobState }>({
+      make: (command) => ({ op: "settle", ...this.#base(command, LOCK_MS), lease: { id, receipt }, move }),
+      patienceMs: LOCK_MS,
+    });
+    for (const consumer of this.#consumers) consumer.forget(receipt);
+    return answer.settled;
+  }
+
+  async extend({ id, receipt }: Lease, ms: number): Promise<number> {
+    const answer = await this.#ask<{ extended: number }>({
+      make: (command) => ({ op: "extend", ...this.#base(command, LOCK_MS), lease: { id, receipt }, ms }),
+      patienceMs: LOCK_MS,
+    });
+    return answer.extended;
+  }
+
+  async reclaim(): Promise<number> {
+    const answer = await this.#ask<{ reclaimed: number }>({
+      make: (id) => ({ op: "reclaim", ...this.#base(id, LOCK_MS) }),
+      patienceMs: LOCK_MS,
+    });
+    return answer.reclaimed;
+  }
+
+  async stats(): Promise<QueueStats> {
+    const answer = await this.#ask<{ stats: QueueStats }>({
+      make: (id) => ({ op: "stats", ...this.#base(id, LOCK_MS) }),
+      patienceMs: LOCK_MS,
+    });
+    return answer.stats;
+  }
+
+  consume(settings: ConsumerSettings, listener: ConsumerListener): Consumer {
+    const cells = new SharedArrayBuffer(settings.slots * 4);
+    const onWire = { ...settings, queue: this.#queue, fsync: this.#fsync, cells };
+    const consumer = new SqliteConsumer(this, onWire, listener, this.#open(), () => this.#consumers.delete(consumer));
+    this.#consumers.add(consumer);
+    return consumer;
+  }
+
+  close(): Promise<void> {
+    this.#closing ??= this.#close();
+    return this.#closing;
+  }
+
+  async #close(): Promise<void> {
+    const client = this.#client;
+    if (client === undefined) return;
+    for (const consumer of this.#consumers) consumer.close();
+    client.closeSession(this.#session);
+    await Promise.allSettled(this.#underWay);
+    await client.release();
+  }
+
+  #open(): Client {
+    if (this.#closing !== undefined) throw new QueueClosedError("The queue was closed.");
+    this.#client ??= Client.acquire(this.#directory);
+    return this.#client;
+  }
+
+  #base(id: number, lockMs: number): { id: number; session: number; queue: string; fsync: boolean; lockMs: number } {
+    return { id, session: this.#session, queue: this.#queue, fsync: this.#fsync, lockMs };
+  }
+
+  async #ask<A>(demand: Demand): Promise<A> {
+    return (await this.#request<A>(demand)).answer;
+  }
+
+  /** Answers are matched to commands by the engine: each `op` has its own form of answer. */
+  async #request<A>(demand: Demand): Promise<{ answer: A; memory: ArrayBuffer | undefined }> {
+    const request = this.#open().request(demand) as Promise<Reply>;
+    this.#underWay.add(request);
+    try {
+      return (await request) as Reply<Answer & A>;
+    } finally {
+      this.#underWay.delete(request);
+    }
+  }
+}
+
+function received(
+  { payload: { offset, length }, ...delivery }: DeliveryOnWire,
+  memory: ArrayBuffer | undefined,
+): Delivery {
+  const whole = memory ?? new ArrayBuffer(0);
+  // A batch's payloads share one piece of memory; a receiver gets its own.
+  const own = length === whole.byteLength ? whole : whole.slice(offset, offset + length);
+  return { ...delivery, payload: new Uint8Array(own) };
+}
+
+class SqliteConsumer implements Consumer {
+  readonly #storage: SqliteStorage;
+  readonly #client: Client;
+  readonly #settings: ConsumerSettings;
+  readonly #cells: Int32Array;
+  readonly #id: number;
+  readonly #onClose: () => void;
+  readonly #held = new Map<string, { id: number; slot: number }>();
+  #closed = false;
+
+  constructor(
+    storage: SqliteStorage,
+    settings: ConsumerSettings & { queue: string; fsync: boolean; cells: SharedArrayBuffer },
+    listener: ConsumerListener,
+    client: Client,
+    onClose: () => void,
+  ) {
+    this.#storage = storage;
+    this.#client = client;
+    this.#settings = settings;
+    this.#cells = new Int32Array(settings.cells);
+    this.#onClose = onClose;
+    this.#id = client.consume({
+      settings,
+      held: () => [...this.#held].map(([receipt, { id, slot }]) => ({ id, receipt, slot })),
+      tell: (news) => this.#tell(news, listener),
+    });
+  }
+
+  async claim(
+    slot: number,
+    { wait, signal }: { wait: boolean; signal?: AbortSignal | undefined },
+  ): Promise<Delivery | undefined> {
+    const waitMs = wait ? Number.POSITIVE_INFINITY : 0;
+    const claim = { limit: 1, leaseMs: this.#settings.leaseMs, waitMs, consumer: this.#id, slot };
+    const [delivery] = await this.#storage.claimFor(claim, signal);
+    if (delivery !== undefined) this.#held.set(delivery.receipt, { id: delivery.id, slot });
+    return delivery;
+  }
+
+  start(slot: number): boolean {
+    const started = cellTime(monotonicMs());
+    if (Atomics.compareExchange(this.#cells, slot, SLOT.waiting, started) === SLOT.waiting) return true;
+    for (const [receipt, held] of this.#held) if (held.slot === slot) this.#held.delete(receipt);
+    return false;
+  }
+
+  forget(receipt: string): void {
+    this.#held.delete(receipt);
+  }
+
+  close(): void {
+    if (this.#closed) return;
+    this.#closed = true;
+    this.#client.dismiss(this.#id);
+    this.#onClose();
+  }
+
+  #tell({ receipt, news, leaseUntil = 0 }: LeaseNews, listener: ConsumerListener): void {
+    switch (news) {
+      case "renewed":
+        listener.leaseRenewed(receipt, leaseUntil);
+        break;
+      case "timedOut":
+        listener.timedOut(receipt);
+        break;
+      case "overdue":
+        this.#held.delete(receipt);
+        listener.overdue(receipt);
+        break;
+      case "lost":
+        this.#held.delete(receipt);
+        listener.leaseLost(receipt);
+        break;
+    }
+  }
+}

@@ -1,0 +1,163 @@
+import { MAX_RELEASES } from "../../state.ts";
+import type { Database, Statement } from "./driver.ts";
+
+/**
+ * All SQL of the hot path, one statement per transition. Each names its index: the planner would sometimes prefer the
+ * one that Python clients bring, at a thousand times the cost. `status` is a literal so that partial indexes apply.
+ */
+
+/** Who may end or extend a delivery: the holder of the receipt, until the lease ends. */
+const HELD = "id = :id AND queue = :queue AND status = 1 AND receipt = :receipt AND lease_until > :now";
+
+/** Rows that a claim moves along before it takes its own; the engine drains longer queues of them in slices. */
+export const SLICE = 100;
+
+const DUE = "queue = :queue AND status = 0 AND available_at > updated_at";
+const READY = "queue = :queue AND status = 0 AND available_at <= updated_at";
+
+export type StatementName =
+  | "put"
+  | "findByJobId"
+  | "look"
+  | "promote"
+  | "expire"
+  | "exhaust"
+  | "claim"
+  | "ack"
+  | "nack"
+  | "fail"
+  | "release"
+  | "extend"
+  | "renew"
+  | "markOverdue"
+  | "stats"
+  | "count"
+  | "mark"
+  | "wasPut"
+  | "isHeld"
+  | "isHeldUntil"
+  | "aheadLeased"
+  | "aheadDelayed"
+  | "pullBackLease"
+  | "pullBackDelay"
+  | "resetClock"
+  | "clock"
+  | "queues"
+  | "dataVersion"
+  | "schemaVersion";
+
+export const SQL: Readonly<Record<StatementName, string>> = {
+  put: `INSERT INTO messages (queue, payload, status, attempts, max_attempts, available_at, job_id, created_at, updated_at)
+    VALUES (:queue, :payload, 0, 0, :maxAttempts, :now + :delayMs, :jobId, :now, :now) ON CONFLICT DO NOTHING`,
+
+  findByJobId: `SELECT id FROM messages INDEXED BY idx_messages_job_id WHERE queue = :queue AND job_id = :jobId`,
+
+  /** What a claim would find, and when there will be more. */
+  look: `SELECT
+    EXISTS (SELECT 1 FROM messages INDEXED BY localqueue_ready WHERE ${READY}) AS ready,
+    (SELECT min(available_at, 9007199254740991) FROM messages INDEXED BY localqueue_delayed
+      WHERE ${DUE} ORDER BY available_at LIMIT 1) AS due,
+    (SELECT min(lease_until, 9007199254740991) FROM messages INDEXED BY localqueue_leased
+      WHERE queue = :queue AND status = 1 ORDER BY lease_until LIMIT 1) AS expiry`,
+
+  /** A delayed job whose time has come joins the ready ones: \`updated_at\` decides in which index it stands. */
+  promote: `UPDATE messages SET updated_at = :now WHERE status = 0 AND id IN (
+      SELECT id FROM messages INDEXED BY localqueue_delayed WHERE ${DUE} AND available_at <= :now
+      ORDER BY available_at LIMIT ${SLICE})`,
+
+  /** Leases that ran out: another delivery if the budget allows one, else a dead letter. */
+  expire: `UPDATE messages SET
+      status = CASE WHEN attempts < coalesce(:budget, max_attempts) THEN 0 ELSE 3 END,
+      max_attempts = coalesce(:budget, max_attempts),
+      available_at = CASE WHEN attempts < coalesce(:budget, max_attempts) THEN :now ELSE available_at END,
+      failure_reason = CASE WHEN attempts < coalesce(:budget, max_attempts) THEN NULL
+        ELSE coalesce(failure_reason, 'retries_exhausted') END,
+      receipt = NULL, lease_until = NULL, releases = 0, updated_at = :now
+    WHERE status = 1 AND lease_until <= :now AND id IN (
+      SELECT id FROM messages INDEXED BY localqueue_leased WHERE queue = :queue AND status = 1 AND lease_until <= :now
+      ORDER BY lease_until LIMIT ${SLICE})
+    RETURNING status`,
+
+  /** With a consumer's own budget: ready jobs that have used it up are not delivered again. */
+  exhaust: `UPDATE messages SET status = 3, max_attempts = :budget, failure_reason = 'retries_exhausted', updated_at = :now
+    WHERE status = 0 AND id IN (SELECT id FROM (
+      SELECT id, attempts FROM messages INDEXED BY localqueue_ready WHERE ${READY} ORDER BY id LIMIT :limit)
+      WHERE attempts >= :budget)`,
+
+  claim: `UPDATE messages SET status = 1, attempts = attempts + 1, max_attempts = coalesce(:budget, max_attempts),
+      receipt = :receipt || '-' || id, lease_until = :now + :leaseMs, updated_at = :now
+    WHERE status = 0 AND id IN (
+      SELECT id FROM messages INDEXED BY localqueue_ready WHERE ${READY} ORDER BY id LIMIT :limit)
+    RETURNING id, receipt, CAST(payload AS BLOB) AS payload, min(attempts, 9007199254740991) AS attempts, job_id,
+      min(created_at, 9007199254740991) AS created_at`,
+
+  ack: `UPDATE messages SET status = 2, receipt = NULL, lease_until = NULL, updated_at = :now WHERE ${HELD}`,
+
+  nack: `UPDATE messages SET
+      status = CASE WHEN attempts < max_attempts THEN 0 ELSE 3 END,
+      available_at = CASE WHEN attempts < max_attempts THEN :now + :delayMs ELSE :now END,
+      failure_reason = CASE WHEN attempts < max_attempts THEN NULL ELSE :reason END,
+      failure_category = NULL, last_error = :lastError, receipt = NULL, lease_until = NULL, releases = 0, updated_at = :now
+    WHERE ${HELD} RETURNING status`,
+
+  fail: `UPDATE messages SET status = 3, last_error = :lastError, failure_reason = :reason, failure_category = :category,
+      receipt = NULL, lease_until = NULL, releases = 0, updated_at = :now WHERE ${HELD}`,
+
+  release: `UPDATE messages SET
+      status = CASE WHEN releases < ${MAX_RELEASES} OR attempts < max_attempts THEN 0 ELSE 3 END,
+      failure_reason = CASE WHEN releases < ${MAX_RELEASES} OR attempts < max_attempts THEN NULL ELSE 'retries_exhausted' END,
+      attempts = CASE WHEN releases < ${MAX_RELEASES} THEN attempts - 1 ELSE attempts END,
+      releases = min(releases + 1, ${MAX_RELEASES}),
+      available_at = :now, receipt = NULL, lease_until = NULL, updated_at = :now
+    WHERE ${HELD} RETURNING status`,
+
+  extend: `UPDATE messages SET lease_until = :now + :ms, updated_at = :now WHERE ${HELD}`,
+
+  /** The engine's own renewal. An expired lease that nobody took is revived: under the write lock nothing can overlap. */
+  renew: `UPDATE messages SET lease_until = :now + :ms, updated_at = :now
+    WHERE id = :id AND queue = :queue AND status = 1 AND receipt = :receipt`,
+
+  /** What the job's last expiry will be blamed on, when a handler overran its time and never came back. */
+  markOverdue: `UPDATE messages SET failure_reason = 'handler_timeout'
+    WHERE id = :id AND queue = :queue AND status = 1 AND receipt = :receipt`,
+
+  stats: `SELECT ready, processing, acked, failed FROM localqueue_counts WHERE queue = :queue`,
+
+  count: `INSERT INTO localqueue_counts (queue, ready, processing, acked, failed, clock)
+    VALUES (:queue, :ready, :processing, :acked, :failed, :now)
+    ON CONFLICT (queue) DO UPDATE SET ready = ready + excluded.ready, processing = processing + excluded.processing,
+      acked = acked + excluded.acked, failed = failed + excluded.failed, clock = excluded.clock`,
+
+  /** Makes a transaction write a page, so that its COMMIT overwrites what a failed one may have left behind. */
+  mark: `INSERT INTO localqueue_counts (queue, clock) VALUES ('', 1) ON CONFLICT (queue) DO UPDATE SET clock = 1 - clock`,
+
+  wasPut: `SELECT 1 AS yes FROM messages WHERE id = :id AND queue = :queue AND created_at = :now AND job_id IS :jobId
+    AND payload = :payload`,
+  isHeld: `SELECT 1 AS yes FROM messages WHERE id = :id AND status = 1 AND receipt = :receipt`,
+  isHeldUntil: `SELECT 1 AS yes FROM messages WHERE id = :id AND status = 1 AND receipt = :receipt AND lease_until = :until`,
+
+  /** Rows written in what is now the future: the clock was set back by more than a second. */
+  aheadLeased: `SELECT id FROM messages INDEXED BY localqueue_leased
+    WHERE status = 1 AND updated_at > :now + 1000 LIMIT ${SLICE}`,
+  aheadDelayed: `SELECT id, available_at FROM messages INDEXED BY localqueue_delayed
+    WHERE queue = :queue AND status = 0 AND available_at > updated_at AND available_at >= :from AND updated_at > :now + 1000
+    ORDER BY available_at LIMIT ${SLICE}`,
+  pullBackLease: `UPDATE messages SET lease_until = :now + (lease_until - updated_at), updated_at = :now
+    WHERE id = :id AND status = 1 AND updated_at > :now + 1000`,
+  pullBackDelay: `UPDATE messages SET available_at = :now + (available_at - updated_at), updated_at = :now
+    WHERE id = :id AND status = 0 AND available_at > updated_at AND updated_at > :now + 1000`,
+  resetClock: `UPDATE localqueue_counts SET clock = :now WHERE clock > :now`,
+  clock: `SELECT max(clock) AS clock FROM localqueue_counts`,
+  queues: `SELECT queue FROM localqueue_counts`,
+
+  dataVersion: "PRAGMA data_version",
+  schemaVersion: "PRAGMA schema_version",
+};
+
+export type Statements = { readonly [N in StatementName]: Statement };
+
+/** Prepares all of them once per connection. */
+export function prepareStatements(db: Database): Statements {
+  const entries = Object.entries(SQL).map(([name, sql]) => [name, db.prepare(sql)] as const);
+  return Object.fromEntries(entries) as unknown as Statements;
+}

@@ -1,0 +1,55 @@
+import { type MessagePort, receiveMessageOnPort, workerData } from "node:worker_threads";
+import { Connection } from "./connection.ts";
+import { isSafeSqlite, loadDriver, toStorageError } from "./driver.ts";
+import { Engine } from "./engine.ts";
+import { errorOnWire } from "./outbox.ts";
+import { type FromEngine, monotonicMs, SIGNAL, type ToEngine } from "./protocol.ts";
+
+/**
+ * The engine's thread. It sleeps on a shared counter rather than in an event loop, so it wakes within microseconds and
+ * runs to completion; timers and file watches do not work here and live with the client.
+ */
+export interface ThreadData {
+  readonly directory: string;
+  readonly port: MessagePort;
+  readonly signals: Int32Array;
+}
+
+const LONGEST_WAIT_MS = 0x7fff_ffff;
+
+function run({ directory, port, signals }: ThreadData): void {
+  const post = (message: FromEngine, transfer: ArrayBuffer[] = []): void => port.postMessage(message, transfer);
+  let engine: Engine;
+  try {
+    const driver = loadDriver();
+    const cancelled = (): boolean => Atomics.load(signals, SIGNAL.cancelled) === 1;
+    const connection = new Connection({ directory, driver, cancelled });
+    engine = new Engine({ connection, post, signals, clock: Date.now, monotonic: monotonicMs });
+    const { name, sqliteVersion } = driver;
+    post({ kind: "ready", driver: name, sqliteVersion, safe: isSafeSqlite(sqliteVersion) });
+  } catch (error) {
+    post({ kind: "unopened", error: errorOnWire(toStorageError(error, directory)) });
+    return;
+  }
+  try {
+    pump(engine, port, signals);
+  } finally {
+    engine.close();
+  }
+}
+
+function pump(engine: Engine, port: MessagePort, signals: Int32Array): void {
+  for (;;) {
+    // Read before looking for messages: one that comes in between makes the wait return at once.
+    const seen = Atomics.load(signals, SIGNAL.wake);
+    for (let next = receiveMessageOnPort(port); next !== undefined; next = receiveMessageOnPort(port)) {
+      const message = next.message as ToEngine;
+      if (message.kind === "shutdown") return;
+      engine.receive(message);
+    }
+    const ms = engine.step();
+    if (ms > 0) Atomics.wait(signals, SIGNAL.wake, seen, Math.min(ms, LONGEST_WAIT_MS));
+  }
+}
+
+run(workerData as ThreadData);

@@ -1,0 +1,215 @@
+import { randomUUID } from "node:crypto";
+import { type JobState, STATES } from "../../state.ts";
+import type { Enqueued, Lease, QueueStats, Settlement } from "../storage.ts";
+import type { Connection } from "./connection.ts";
+import type { Row } from "./driver.ts";
+import { SLICE } from "./statements.ts";
+
+export interface NewJob {
+  readonly payload: Uint8Array;
+  readonly jobId: string | null;
+  readonly delayMs: number;
+  readonly maxAttempts: number;
+}
+
+export interface ClaimedRow extends Lease {
+  readonly payload: Uint8Array;
+  readonly attempt: number;
+  readonly jobId: string | undefined;
+  readonly enqueuedAt: number;
+  readonly leaseUntil: number;
+}
+
+/** What a queue holds for a claim, and when (milliseconds since the epoch) there will be more. */
+export interface Outlook {
+  readonly ready: boolean;
+  readonly due: number;
+  readonly expiry: number;
+}
+
+type Counter = Record<JobState, number>;
+
+/**
+ * The verbs of the state machine on one connection, inside the transaction that the caller has begun. The clock is
+ * read here, hence after the wait for the lock. Moves between states are counted as they happen.
+ */
+export class Transitions {
+  readonly #connection: Connection;
+  readonly #clock: () => number;
+  readonly #moves: { queue: string; from: JobState | undefined; to: JobState; jobs: number }[] = [];
+
+  constructor(connection: Connection, clock: () => number) {
+    this.#connection = connection;
+    this.#clock = clock;
+  }
+
+  get #sql(): Connection["statements"] {
+    return this.#connection.statements;
+  }
+
+  now(): number {
+    return Math.round(this.#clock());
+  }
+
+  put(queue: string, job: NewJob, now: number): Enqueued {
+    const { payload, jobId, delayMs, maxAttempts } = job;
+    const { changes, lastInsertRowid } = this.#sql.put.run({ queue, payload, maxAttempts, delayMs, jobId, now });
+    if (changes > 0) {
+      this.#moved(queue, undefined, "ready", 1);
+      return { id: lastInsertRowid, inserted: true };
+    }
+    const row = this.#sql.findByJobId.get({ queue, jobId }) as Row;
+    return { id: row["id"] as number, inserted: false };
+  }
+
+  look(queue: string): Outlook {
+    const row = this.#sql.look.get({ queue }) as Row;
+    return {
+      ready: row["ready"] === 1,
+      due: (row["due"] as number | null) ?? Number.POSITIVE_INFINITY,
+      expiry: (row["expiry"] as number | null) ?? Number.POSITIVE_INFINITY,
+    };
+  }
+
+  /** Makes due jobs ready, at most a slice of them; returns their number. */
+  promote(queue: string): number {
+    return this.#sql.promote.run({ queue, now: this.now() }).changes;
+  }
+
+  /** Ends leases that ran out, at most a slice of them; returns their number. */
+  expire(queue: string, budget: number | null): number {
+    const rows = this.#sql.expire.all({ queue, budget, now: this.now() });
+    for (const row of rows) this.#moved(queue, "processing", stateOf(row), 1);
+    return rows.length;
+  }
+
+  claim(queue: string, limit: number, leaseMs: number, budget: number | null): ClaimedRow[] {
+    const now = this.now();
+    if (budget !== null) {
+      let exhausted: number;
+      do {
+        exhausted = this.#sql.exhaust.run({ queue, limit: SLICE, budget, now }).changes;
+        this.#moved(queue, "ready", "failed", exhausted);
+      } while (exhausted === SLICE);
+    }
+    const rows = this.#sql.claim.all({ queue, limit, leaseMs, budget, now, receipt: randomUUID() });
+    this.#moved(queue, "ready", "processing", rows.length);
+    // SQLite returns them in no promised order.
+    if (rows.length > 1) rows.sort((a, b) => (a["id"] as number) - (b["id"] as number));
+    return rows.map((row) => ({
+      id: row["id"] as number,
+      receipt: row["receipt"] as string,
+      payload: row["payload"] as Uint8Array,
+      attempt: row["attempts"] as number,
+      jobId: (row["job_id"] as string | null) ?? undefined,
+      enqueuedAt: row["created_at"] as number,
+      leaseUntil: now + leaseMs,
+    }));
+  }
+
+  /** Ends a delivery; `undefined` = the lease is lost, and nothing was changed. */
+  settle(queue: string, { id, receipt }: Lease, move: Settlement): JobState | undefined {
+    const held = { id, queue, receipt, now: this.now() };
+    const state = this.#settle(held, move);
+    if (state !== undefined) this.#moved(queue, "processing", state, 1);
+    return state;
+  }
+
+  #settle(held: { id: number; queue: string; receipt: string; now: number }, move: Settlement): JobState | undefined {
+    switch (move.event) {
+      case "ack":
+        return this.#sql.ack.run(held).changes === 1 ? "acked" : undefined;
+      case "nack":
+        return stateOfOnly(
+          this.#sql.nack.all({
+            ...held,
+            delayMs: move.delayMs,
+            lastError: move.lastError ?? null,
+            reason: move.exhaustedReason,
+          }),
+        );
+      case "fail": {
+        const { lastError = null, reason, category = null } = move;
+        return this.#sql.fail.run({ ...held, lastError, reason, category }).changes === 1 ? "failed" : undefined;
+      }
+      case "release":
+        return stateOfOnly(this.#sql.release.all(held));
+    }
+  }
+
+  /** Returns the new end of the lease; `undefined` = the lease is lost. */
+  extend(queue: string, { id, receipt }: Lease, ms: number): number | undefined {
+    const now = this.now();
+    return this.#sql.extend.run({ id, queue, receipt, ms, now }).changes === 1 ? now + ms : undefined;
+  }
+
+  /** As `extend`, and an expired lease that nobody took is revived. */
+  renew(queue: string, { id, receipt }: Lease, ms: number): number | undefined {
+    const now = this.now();
+    return this.#sql.renew.run({ id, queue, receipt, ms, now }).changes === 1 ? now + ms : undefined;
+  }
+
+  markOverdue(queue: string, { id, receipt }: Lease): void {
+    this.#sql.markOverdue.run({ id, queue, receipt });
+  }
+
+  stats(queue: string): QueueStats {
+    const row = this.#sql.stats.get({ queue });
+    const count = (name: JobState): number => Number(row?.[name] ?? 0);
+    return { ready: count("ready"), processing: count("processing"), acked: count("acked"), failed: count("failed") };
+  }
+
+  /** Whether a row that `put` returned is in the file. */
+  wasPut(queue: string, id: number, { payload, jobId }: NewJob, now: number): boolean {
+    return this.#sql.wasPut.get({ id, queue, now, jobId, payload }) !== undefined;
+  }
+
+  isHeld({ id, receipt }: Lease, until?: number): boolean {
+    const row =
+      until === undefined ? this.#sql.isHeld.get({ id, receipt }) : this.#sql.isHeldUntil.get({ id, receipt, until });
+    return row !== undefined;
+  }
+
+  mark(): void {
+    this.#sql.mark.run();
+  }
+
+  /** Where the count of moves stands; `forget` returns to it when a step is undone. */
+  get moves(): number {
+    return this.#moves.length;
+  }
+
+  forget(moves: number): void {
+    this.#moves.length = moves;
+  }
+
+  /** Writes the moves of this transaction into the table of counts, once per queue. */
+  writeCounts(): void {
+    const queues = new Map<string, Counter>();
+    for (const { queue, from, to, jobs } of this.#moves) {
+      let counter = queues.get(queue);
+      if (counter === undefined) {
+        counter = { ready: 0, processing: 0, acked: 0, failed: 0 };
+        queues.set(queue, counter);
+      }
+      if (from !== undefined) counter[from] -= jobs;
+      counter[to] += jobs;
+    }
+    this.#moves.length = 0;
+    if (this.#connection.countsAreTriggered) return;
+    const now = this.now();
+    for (const [queue, counter] of queues) this.#sql.count.run({ queue, ...counter, now });
+  }
+
+  #moved(queue: string, from: JobState | undefined, to: JobState, jobs: number): void {
+    if (jobs > 0) this.#moves.push({ queue, from, to, jobs });
+  }
+}
+
+function stateOf(row: Row): JobState {
+  return STATES[row["status"] as number] as JobState;
+}
+
+function stateOfOnly(rows: readonly Row[]): JobState | undefined {
+  return rows[0] === undefined ? undefined : stateOf(rows[0]);
+}

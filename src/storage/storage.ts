@@ -1,0 +1,150 @@
+import type { FailureReason, JobState } from "../state.ts";
+
+/**
+ * The seam between the queue and a database: one logical queue, about a dozen verbs. A storage performs transitions
+ * and waits; it knows nothing of payload formats, handlers or retry policies. Every promise settles after COMMIT.
+ *
+ * Rejections: `StorageError`; `LeaseExpiredError` (settle, extend); `QueueClosedError` after `close()`; and
+ * `signal.reason` for a wait that was aborted.
+ */
+export interface Storage {
+  /** Adds all entries in one transaction, or none. Payloads are copied before the call returns. */
+  put(entries: readonly Entry[], wait: Wait): Promise<Enqueued[]>;
+  /** Claims up to `limit` due jobs in one transaction, lowest id first. Resolves to `[]` when the wait ends. */
+  claim(request: ClaimRequest): Promise<Delivery[]>;
+  /** Ends a delivery; resolves to the state in which the job is now. */
+  settle(lease: Lease, move: Settlement): Promise<JobState>;
+  /** Moves the end of the lease to `ms` from now; resolves to that end (milliseconds since the epoch). */
+  extend(lease: Lease, ms: number): Promise<number>;
+  /** Ends every lease that has run out; resolves to their number. Claims do this by themselves. */
+  reclaim(): Promise<number>;
+  stats(): Promise<QueueStats>;
+  /** A consumer whose leases the storage renews, also while this thread's event loop is blocked. */
+  consume(settings: ConsumerSettings, listener: ConsumerListener): Consumer;
+  /**
+   * Ends waiting calls at once (`QueueClosedError`); commits what was accepted, or rejects it after 500 ms when the
+   * database is locked. Idempotent.
+   */
+  close(): Promise<void>;
+}
+
+/** What a storage is opened with, beside its location. */
+export interface StorageSettings {
+  /** The logical queue's name. */
+  readonly queue: string;
+  readonly fsync: boolean | undefined;
+}
+
+/** How long a call may take. */
+export interface Wait {
+  /** For the whole call; 0 = do not wait; absent = for work for ever, for a lock 30 s. */
+  readonly timeoutMs?: number | undefined;
+  readonly signal?: AbortSignal | undefined;
+}
+
+export interface Entry {
+  /** Bytes, or text to be stored as UTF-8. */
+  readonly payload: Uint8Array | string;
+  readonly jobId: string | undefined;
+  readonly delayMs: number;
+  /** Deliveries allowed in all. */
+  readonly maxAttempts: number;
+}
+
+/** The outcome of a put. */
+export interface Enqueued {
+  readonly id: number;
+  /** `false` when the `jobId` was known already: `id` is the existing job's, and nothing was changed. */
+  readonly inserted: boolean;
+}
+
+export interface ClaimRequest extends Wait {
+  readonly limit: number;
+  readonly leaseMs: number;
+}
+
+/** What proves that a delivery is held. */
+export interface Lease {
+  readonly id: number;
+  readonly receipt: string;
+}
+
+export interface Delivery extends Lease {
+  /** Memory that belongs to the receiver. */
+  readonly payload: Uint8Array;
+  /** 1 at the first delivery. */
+  readonly attempt: number;
+  readonly jobId: string | undefined;
+  /** Milliseconds since the epoch. */
+  readonly leaseUntil: number;
+  readonly enqueuedAt: number;
+}
+
+/** The ways in which the holder ends a delivery. */
+export type Settlement =
+  | { readonly event: "ack" }
+  | {
+      readonly event: "nack";
+      readonly delayMs: number;
+      readonly lastError: string | undefined;
+      /** Stored if this was the last allowed delivery. */
+      readonly exhaustedReason: FailureReason;
+    }
+  | {
+      readonly event: "fail";
+      readonly lastError: string | undefined;
+      readonly reason: FailureReason;
+      readonly category: string | undefined;
+    }
+  | { readonly event: "release" };
+
+export interface QueueStats {
+  /** Waiting to be delivered, those that wait for their time included. */
+  readonly ready: number;
+  readonly processing: number;
+  readonly acked: number;
+  readonly failed: number;
+}
+
+export interface ConsumerSettings {
+  /** Deliveries at a time; slots are numbered from 0. */
+  readonly slots: number;
+  readonly leaseMs: number;
+  /** How often leases are renewed; `false` = never. */
+  readonly heartbeatMs: number | false;
+  /** How long a handler may run, measured by the storage; absent = for ever. */
+  readonly timeoutMs: number | undefined;
+  /** How long after that leases are still renewed. */
+  readonly graceMs: number;
+  /** Replaces the budget of the jobs that are claimed. */
+  readonly maxAttempts: number | undefined;
+}
+
+/** What a consumer is told between `start` and the end of a delivery. Called on this thread, never re-entrantly. */
+export interface ConsumerListener {
+  /** The lease is gone: somebody else may have the job. */
+  leaseLost(receipt: string): void;
+  leaseRenewed(receipt: string, leaseUntil: number): void;
+  /** The handler has run for `timeoutMs`. */
+  timedOut(receipt: string): void;
+  /** `graceMs` more have passed; the lease is no longer renewed. */
+  overdue(receipt: string): void;
+}
+
+export interface Consumer {
+  /**
+   * Claims one job for a free slot. With `wait`, resolves when there is one (or rejects when aborted or closed);
+   * without, looks once and resolves to `undefined` when nothing is ready.
+   */
+  claim(
+    slot: number,
+    options: { readonly wait: boolean; readonly signal?: AbortSignal | undefined },
+  ): Promise<Delivery | undefined>;
+  /**
+   * To be called right before the handler. `false`: this thread stalled so long that the storage gave the job back;
+   * the delivery must be dropped without a word.
+   */
+  start(slot: number): boolean;
+  /** Stops renewing whatever is still held. Running handlers keep their leases until these expire. */
+  close(): void;
+}

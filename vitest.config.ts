@@ -1,0 +1,17 @@
+import { defineConfig, type ViteUserConfig } from "vitest/config";
+
+const config: ViteUserConfig = defineConfig({
+  test: {
+    include: ["test/**/*.test.ts"],
+    pool: "forks",
+    maxWorkers: 2,
+    testTimeout: 30_000,
+    hookTimeout: 30_000,
+    // Node itself loads the built package, as it does for a user: `import.meta.url` is the real file,
+    // so worker threads and child processes start from the same files.
+    server: { deps: { external: [/\/dist\//] } },
+    reporters: ["default", "./test/support/closing-line.ts"],
+  },
+});
+
+export default config;
