@@ -40,19 +40,33 @@ export class QueueClaims {
   }
 
   /** Takes over what a look at the queue showed; returns whether a claim would find something. */
-  see(outlook: Outlook, now: number, reclaimFrom: number): boolean {
-    const expiry = Math.max(outlook.expiry, reclaimFrom);
-    this.nextAt = Math.min(outlook.due, expiry);
-    this.check = outlook.ready || this.nextAt <= now;
+  see({ ready, due, expiry }: Outlook, now: number, mayExpire: boolean): boolean {
+    this.nextAt = mayExpire ? Math.min(due, expiry) : due;
+    this.check = ready || this.nextAt <= now;
+    if (!this.check) this.noLongerLocked();
     return this.check;
+  }
+
+  /** There is work, but the lock is somebody else's: from `now` on the waiters' patience runs. */
+  markLocked(now: number): void {
+    this.check = true;
+    for (const waiter of this.waiters) {
+      const { waitMs, lockMs } = waiter.command;
+      waiter.lockEndsAt ??= waitMs === 0 ? now + lockMs : Math.min(now + lockMs, waiter.endsAt);
+    }
+  }
+
+  /** Somebody had the lock: what the waiters waited for it is forgotten. */
+  noLongerLocked(): void {
+    for (const waiter of this.waiters) waiter.lockEndsAt = undefined;
   }
 }
 
 export interface ClaimContext {
   readonly outbox: Outbox;
   readonly now: () => number;
-  /** No lease is ended before this time (milliseconds since the epoch): their holders may just have woken up. */
-  readonly reclaimFrom: number;
+  /** `false`: no lease is ended now, since its holder may just have woken up with the machine. */
+  readonly mayExpire: boolean;
   /** Takes over the lease of a consumer's delivery before it is answered. */
   readonly hold: (lease: Lease, waiter: Waiter) => void;
   /** COMMIT ate much of the new leases: they are to be renewed before anybody sees them. */
@@ -80,10 +94,11 @@ export class ClaimStep implements Step {
     this.#served = [];
     this.#startedAt = transitions.now();
     const outlook = transitions.look(queue);
-    this.#drained = !this.#claims.see(outlook, this.#startedAt, this.#context.reclaimFrom);
+    const { mayExpire } = this.#context;
+    this.#drained = !this.#claims.see(outlook, this.#startedAt, mayExpire);
     if (this.#drained) return;
-    const expiry = Math.max(outlook.expiry, this.#context.reclaimFrom);
-    const expired = expiry <= this.#startedAt ? transitions.expire(queue, budgetOf(waiters[0])) : 0;
+    const expired =
+      mayExpire && outlook.expiry <= this.#startedAt ? transitions.expire(queue, budgetOf(waiters[0])) : 0;
     const promoted = outlook.due <= this.#startedAt ? transitions.promote(queue) : 0;
     let bytes = 0;
     for (let first = 0; first < waiters.length && !this.#drained; ) {
@@ -98,7 +113,7 @@ export class ClaimStep implements Step {
     }
     if (this.#drained) {
       this.#drained = expired < SLICE && promoted < SLICE;
-      this.#claims.see(transitions.look(queue), this.#startedAt, this.#context.reclaimFrom);
+      this.#claims.see(transitions.look(queue), this.#startedAt, mayExpire);
     }
   }
 
@@ -135,7 +150,7 @@ export class ClaimStep implements Step {
       if (now - this.#startedAt > waiter.command.leaseMs / 2) this.#context.deliverLate(waiter, rows);
       else deliver(waiter, rows, this.#context);
     }
-    for (const waiter of this.#claims.waiters) waiter.lockEndsAt = undefined;
+    this.#claims.noLongerLocked();
     if (!this.#drained) this.#claims.check = true;
   }
 
@@ -143,13 +158,8 @@ export class ClaimStep implements Step {
     for (const { command } of this.#claims.waiters.splice(0)) this.#context.outbox.fail(command.id, error);
   }
 
-  /** There is work, but the lock is somebody else's: from now on the waiters' patience runs. */
   markLocked(now: number): void {
-    this.#claims.check = true;
-    for (const waiter of this.#claims.waiters) {
-      const { waitMs, lockMs } = waiter.command;
-      waiter.lockEndsAt ??= waitMs === 0 ? now + lockMs : Math.min(now + lockMs, waiter.endsAt);
-    }
+    this.#claims.markLocked(now);
   }
 }
 

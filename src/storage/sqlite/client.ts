@@ -27,7 +27,8 @@ const BUFFERED_BYTES = 256 * 1024 * 1024;
 const COMMAND_BYTES = 256;
 const TICK_MS = 250;
 const CLOSING_MS = 500;
-/** However short the time-out, an engine that is being started is waited for this long. */
+/** However short the time-out: a busy engine is waited for this long, and one that is being started this long. */
+const LEAST_PATIENCE_MS = 100;
 const OPENING_MS = 1000;
 const RESTART_MS = { first: 50, longest: 5000 };
 
@@ -140,7 +141,7 @@ export class Client {
         signal,
         onAbort,
         batch,
-        endsAt: askedAt + patienceMs,
+        endsAt: askedAt + Math.max(patienceMs, LEAST_PATIENCE_MS),
       });
       signal?.addEventListener("abort", onAbort);
       this.#buffered += cost;
@@ -201,8 +202,8 @@ export class Client {
   }
 
   #post(message: ToEngine, transfer: ArrayBuffer[] = []): void {
-    this.#thread?.port.postMessage(message, transfer);
     this.#tick();
+    this.#thread?.port.postMessage(message, transfer);
     this.#wake();
   }
 

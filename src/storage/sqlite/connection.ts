@@ -10,10 +10,13 @@ import { prepareStatements, type Statements } from "./statements.ts";
 export const BUSY_SLICE_MS = 50;
 
 const OPEN_DEADLINE_MS = 30_000;
-const PAGE = 4096;
-const CHECKPOINT_BYTES = 4000 * PAGE;
-const RESTART_BYTES = 64 * 1024 * 1024;
+const PAGE_BYTES = 4096;
+const CHECKPOINT_PAGES = 4000;
+/** A WAL that a long reader lets grow beyond this is made to restart, in short attempts. */
+const RESTART_PAGES = (64 * 1024 * 1024) / PAGE_BYTES;
 const RESTART_INTERVAL_MS = 1000;
+/** How many commits may pass before the WAL's length is looked at, if its file did not grow. */
+const COMMITS_PER_CHECK = 8;
 
 export interface ConnectionOptions {
   readonly directory: string;
@@ -40,8 +43,12 @@ export class Connection {
   #restartAfter = 0;
   /** Whether triggers keep the counts (a Python client writes the file too), or each transaction does. */
   countsAreTriggered = false;
-  /** The WAL's size after the last commit, in bytes. */
-  walBytes = 0;
+  /** How long the last transaction held the lock. */
+  heldMs = 0;
+  #begunAt = 0;
+  #walBytes = 0;
+  #commitsSinceCheck = 0;
+  #checkpointAt = CHECKPOINT_PAGES;
 
   constructor(options: ConnectionOptions) {
     this.#options = options;
@@ -73,7 +80,7 @@ export class Connection {
       db.exec("PRAGMA trusted_schema = OFF");
       db.exec("PRAGMA cell_size_check = ON");
       db.exec("PRAGMA wal_autocheckpoint = 0");
-      db.exec(`PRAGMA journal_size_limit = ${RESTART_BYTES}`);
+      db.exec(`PRAGMA journal_size_limit = ${RESTART_PAGES * PAGE_BYTES}`);
       assertSetting(db, "synchronous", 1);
       assertSetting(db, "foreign_keys", 1);
       this.#busyMs = BUSY_SLICE_MS;
@@ -117,6 +124,7 @@ export class Connection {
       if (storageErrorCode(error) === "BUSY") return false;
       throw error;
     }
+    this.#begunAt = performance.now();
     this.#lookForForeignCommit();
     const version = Number(schemaVersion.get()?.["schema_version"]);
     if (version !== this.#schemaVersion) {
@@ -130,7 +138,11 @@ export class Connection {
   /** Commits; nothing may be acknowledged before this returns. */
   commit(): void {
     this.#db?.exec("COMMIT");
-    this.walBytes = this.#identity.check();
+    this.heldMs = performance.now() - this.#begunAt;
+    const walBytes = this.#identity.check();
+    if (walBytes > this.#walBytes) this.#commitsSinceCheck = COMMITS_PER_CHECK;
+    this.#walBytes = walBytes;
+    this.#commitsSinceCheck++;
   }
 
   /** Ends the transaction if it still stands. */
@@ -158,8 +170,9 @@ export class Connection {
     return seen;
   }
 
-  /** The same, after looking. */
+  /** The same, after looking; also whether the files are still ours. */
   pollForeignCommit(): boolean {
+    this.#identity.check();
     this.#lookForForeignCommit();
     return this.takeForeignCommit();
   }
@@ -180,16 +193,26 @@ export class Connection {
    * never lets the WAL restart. A long reader can hold it back; then it is made to restart in short attempts.
    */
   checkpoint(now: number): void {
-    if (this.walBytes < CHECKPOINT_BYTES) return;
-    const db = this.#db as Database;
-    const restart = this.walBytes >= RESTART_BYTES && now >= this.#restartAfter;
+    // The file only grows; how much of it is in use is asked for rarely.
+    if (this.#walBytes < CHECKPOINT_PAGES * PAGE_BYTES || this.#commitsSinceCheck < COMMITS_PER_CHECK) return;
+    this.#commitsSinceCheck = 0;
+    const { log } = this.#walCheckpoint("NOOP");
+    if (log < this.#checkpointAt) return;
+    const restart = log >= RESTART_PAGES && now >= this.#restartAfter;
     if (restart) this.#restartAfter = now + RESTART_INTERVAL_MS;
+    const after = this.#walCheckpoint(restart ? "RESTART" : "PASSIVE");
+    this.#checkpointAt = after.checkpointed < after.log ? after.log + CHECKPOINT_PAGES : CHECKPOINT_PAGES;
+  }
+
+  /** Pages in the WAL, and how many of them are in the database. A reader may be in the way, which is no error. */
+  #walCheckpoint(mode: "NOOP" | "PASSIVE" | "RESTART"): { log: number; checkpointed: number } {
     try {
-      db.prepare(`PRAGMA wal_checkpoint(${restart ? "RESTART" : "PASSIVE"})`).get();
+      const row = (this.#db as Database).prepare(`PRAGMA wal_checkpoint(${mode})`).get();
+      return { log: Number(row?.["log"]), checkpointed: Number(row?.["checkpointed"]) };
     } catch (error) {
       if (storageErrorCode(error) !== "BUSY") throw error;
+      return { log: 0, checkpointed: 0 };
     }
-    this.walBytes = 0;
   }
 
   /** Closes; the next use opens anew. */

@@ -73,21 +73,18 @@ function loadBuiltIn(): Driver | undefined {
   const sqliteVersion = process.versions["sqlite"];
   if (sqliteVersion === undefined) return undefined;
   const { DatabaseSync } = withoutExperimentalWarning(() => require("node:sqlite")) as {
-    DatabaseSync: (new (
-      path: string,
-    ) => NativeDatabase & { readonly isTransaction: boolean }) & {
-      prototype: { isTransaction?: boolean };
-    };
+    DatabaseSync: new (path: string) => NativeDatabase & { readonly isTransaction: boolean };
   };
-  if (!("isTransaction" in DatabaseSync.prototype)) return undefined;
-  return {
-    name: "node:sqlite",
-    sqliteVersion,
-    open: (path) => {
-      const native = new DatabaseSync(path);
-      return wrap(native, () => native.isTransaction);
-    },
+  // Early versions cannot tell whether a transaction still stands, which we must know after every error.
+  const probe = new DatabaseSync(":memory:");
+  const usable = "isTransaction" in probe;
+  probe.close();
+  if (!usable) return undefined;
+  const open = (path: string): Database => {
+    const native = new DatabaseSync(path);
+    return wrap(native, () => native.isTransaction);
   };
+  return { name: "node:sqlite", sqliteVersion, open };
 }
 
 function loadPeer(): { driver?: Driver; cause?: unknown } {

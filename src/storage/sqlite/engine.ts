@@ -13,6 +13,7 @@ import {
   type FromEngine,
   type PutCommand,
   SIGNAL,
+  SLOT,
   type StatsCommand,
   type ToEngine,
   WATCH,
@@ -76,8 +77,8 @@ export class Engine {
   /** Work of our own that is done once: it is kept while the database is locked. */
   #own: Step[] = [];
   #planned: { readonly at: number; readonly wall: number } | undefined;
-  /** No lease is ended before this time (milliseconds since the epoch). */
-  #reclaimFrom = 0;
+  /** After the machine slept: until when no lease is ended. */
+  #expireAfter: number | undefined;
   #foreignAt = Number.NEGATIVE_INFINITY;
   #pauseUntil = 0;
   #rearmAt = 0;
@@ -210,9 +211,13 @@ export class Engine {
   /** Leases ended while the machine slept: their holders, here and elsewhere, get a chance to renew them first. */
   #noticeSleep(now: number): void {
     if (this.#planned === undefined) return;
+    if (this.#expireAfter !== undefined && now >= this.#expireAfter) {
+      this.#expireAfter = undefined;
+      this.#checkAll();
+    }
     const late = Math.max(now - this.#planned.at, this.#clock() - this.#planned.wall);
     if (late < LATE_MS) return;
-    this.#reclaimFrom = this.#clock() + LATE_MS;
+    this.#expireAfter = now + LATE_MS;
     this.#leases.renewAllAt(now);
   }
 
@@ -236,14 +241,15 @@ export class Engine {
     const startedAt = performance.now();
     const locked = new Set(this.#groupCommit.run(steps, slice));
     const tookMs = performance.now() - startedAt;
+    const { heldMs } = this.#connection;
     if (this.#connection.takeForeignCommit()) this.#noticeForeignCommit();
     this.#own.unshift(...own.filter((step) => locked.has(step)));
-    this.#keepLocked(callers, locked);
+    this.#keepLocked(callers, locked, now);
     if (locked.size > 0) {
       if (tookMs < slice / 2) this.#pauseUntil = this.#monotonic() + LOCK_RETRY_MS;
-    } else if (now - this.#foreignAt < CONTENDED_MS && tookMs >= 1) {
+    } else if (now - this.#foreignAt < CONTENDED_MS && heldMs >= 1) {
       // Whoever waits for the lock polls for it: without a gap a busy engine would starve the others.
-      this.#pauseUntil = this.#monotonic() + tookMs / 2 + (Math.random() * tookMs) / 2;
+      this.#pauseUntil = this.#monotonic() + heldMs / 2 + (Math.random() * heldMs) / 2;
     }
   }
 
@@ -288,7 +294,7 @@ export class Engine {
 
   #findsWork(claims: QueueClaims, wall: number): boolean {
     try {
-      return claims.see(this.#transitions.look(claims.queue), wall, this.#reclaimFrom);
+      return claims.see(this.#transitions.look(claims.queue), wall, this.#expireAfter === undefined);
     } catch (error) {
       // An index may be missing. The next transaction notices, and makes it anew.
       if (isConnectionFailure(error)) throw error;
@@ -300,9 +306,11 @@ export class Engine {
     const context: ClaimContext = {
       outbox: this.#outbox,
       now: this.#clock,
-      reclaimFrom: this.#reclaimFrom,
-      hold: (lease, { consumer, command }) => {
-        if (consumer !== undefined) this.#leases.add(lease, consumer, command.slot ?? 0);
+      mayExpire: this.#expireAfter === undefined,
+      hold: (lease, { consumer, command: { slot = 0 } }) => {
+        if (consumer === undefined) return;
+        Atomics.store(consumer.cells, slot, SLOT.waiting);
+        this.#leases.add(lease, consumer, slot);
       },
       deliverLate: (waiter, rows) => this.#own.push(new LateDeliveryStep(waiter, rows, context)),
     };
@@ -321,7 +329,7 @@ export class Engine {
   }
 
   /** Steps that the lock kept out: their callers wait on, or are told that their time is up. */
-  #keepLocked(callers: ReadonlyMap<Step, Pending>, locked: ReadonlySet<Step>): void {
+  #keepLocked(callers: ReadonlyMap<Step, Pending>, locked: ReadonlySet<Step>, since: number): void {
     const now = this.#monotonic();
     const kept: Pending[] = [];
     for (const [step, pending] of callers) {
@@ -332,7 +340,7 @@ export class Engine {
       }
     }
     this.#pending.unshift(...kept);
-    for (const step of locked) if (step instanceof ClaimStep) step.markLocked(now);
+    for (const step of locked) if (step instanceof ClaimStep) step.markLocked(since);
   }
 
   #busy(): StorageError {
@@ -350,18 +358,16 @@ export class Engine {
       this.#outbox.answer({ id, stats: this.#transitions.stats(queue) });
   }
 
+  /** Tells claims that their time is up: nothing came, or there is work but the lock cannot be had. */
   #endWaits(now: number, stalled: boolean): void {
     for (const claims of this.#claims.values()) {
-      for (const waiter of claims.waiters.filter(
-        ({ endsAt, lockEndsAt }) => endsAt <= now || (lockEndsAt ?? endsAt) <= now,
-      )) {
-        const { id } = waiter.command;
-        const { lockEndsAt } = waiter;
-        const locked = claims.check && !stalled;
-        if (locked && (lockEndsAt === undefined || lockEndsAt > now)) continue;
+      const workThere = claims.check && !stalled;
+      for (const waiter of [...claims.waiters]) {
+        const { command, endsAt, lockEndsAt } = waiter;
+        if (workThere ? (lockEndsAt ?? Number.POSITIVE_INFINITY) > now : endsAt > now) continue;
         claims.remove(waiter);
-        if (locked) this.#outbox.fail(id, this.#busy());
-        else this.#outbox.answer({ id, claimed: [] });
+        if (workThere) this.#outbox.fail(command.id, this.#busy());
+        else this.#outbox.answer({ id: command.id, claimed: [] });
       }
     }
   }

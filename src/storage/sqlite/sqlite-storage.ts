@@ -19,11 +19,16 @@ import { Client, type Demand, type Reply } from "./client.ts";
 import {
   type Answer,
   type ClaimCommand,
+  type Command,
   cellTime,
   type DeliveryOnWire,
+  type ExtendCommand,
   type LeaseNews,
   monotonicMs,
+  type ReclaimCommand,
+  type SettleCommand,
   SLOT,
+  type StatsCommand,
 } from "./protocol.ts";
 
 /** How long an operation without a time-out of its own waits for the database's lock. */
@@ -53,15 +58,14 @@ class SqliteStorage implements Storage {
     this.#fsync = fsync ?? false;
   }
 
-  async put(entries: readonly Entry[], { timeoutMs, signal }: Wait): Promise<Enqueued[]> {
-    const lockMs = timeoutMs ?? LOCK_MS;
-    const answer = await this.#ask<{ put: readonly Enqueued[] }>({
-      make: (id, batch) => ({ op: "put", ...this.#base(id, lockMs), ...batch.encode(entries) }),
+  async put(entries: readonly Entry[], { timeoutMs = LOCK_MS, signal }: Wait): Promise<Enqueued[]> {
+    const { answer } = await this.#request<{ put: Enqueued[] }>(this.#open(), {
+      make: (id, batch) => ({ ...this.#base(id, timeoutMs), op: "put", ...batch.encode(entries) }),
       bytes: entries.reduce((sum, { payload }) => sum + payload.length, 0),
-      patienceMs: lockMs,
+      patienceMs: timeoutMs,
       signal,
     });
-    return [...answer.put];
+    return answer.put;
   }
 
   claim({ limit, leaseMs, timeoutMs, signal }: ClaimRequest): Promise<Delivery[]> {
@@ -75,51 +79,47 @@ class SqliteStorage implements Storage {
   ): Promise<Delivery[]> {
     const { waitMs } = claim;
     const lockMs = waitMs === 0 ? LOOK_LOCK_MS : Math.min(waitMs, LOCK_MS);
-    const demand = {
-      make: (id: number) => ({ op: "claim", ...this.#base(id, lockMs), ...claim }) as const,
+    const { answer, memory } = await this.#request<{ claimed: readonly DeliveryOnWire[] }>(this.#open(), {
+      make: (id) => ({ ...this.#base(id, lockMs), op: "claim", ...claim }),
       patienceMs: Math.max(waitMs, lockMs),
       signal,
-    };
-    const { answer, memory } = await this.#request<{ claimed: readonly DeliveryOnWire[] }>(demand);
+    });
     const deliveries = answer.claimed.map((delivery) => received(delivery, memory));
     if (!signal?.aborted || deliveries.length === 0) return deliveries;
     // The abort lost its race against the claim: nobody will take these.
-    await Promise.allSettled(deliveries.map((delivery) => this.settle(delivery, { event: "release" })));
+    await Promise.allSettled(deliveries.map((delivery) => this.#giveBack(delivery)));
     throw signal.reason;
   }
 
-  async settle(lease: Lease, move: Settlement): Promise<JobState> {
-    const { id, receipt } = lease;
-    const answer = await this.#ask<{ settled: JobState }>({
-      make: (command) => ({ op: "settle", ...this.#base(command, LOCK_MS), lease: { id, receipt }, move }),
+  async #giveBack({ id, receipt }: Lease): Promise<void> {
+    if (this.#client === undefined) return;
+    await this.#request(this.#client, {
+      make: (command) => ({
+        ...this.#base(command, LOCK_MS),
+        op: "settle",
+        lease: { id, receipt },
+        move: { event: "release" },
+      }),
       patienceMs: LOCK_MS,
     });
+  }
+
+  async settle({ id, receipt }: Lease, move: Settlement): Promise<JobState> {
+    const { settled } = await this.#ask<{ settled: JobState }>({ op: "settle", lease: { id, receipt }, move });
     for (const consumer of this.#consumers) consumer.forget(receipt);
-    return answer.settled;
+    return settled;
   }
 
   async extend({ id, receipt }: Lease, ms: number): Promise<number> {
-    const answer = await this.#ask<{ extended: number }>({
-      make: (command) => ({ op: "extend", ...this.#base(command, LOCK_MS), lease: { id, receipt }, ms }),
-      patienceMs: LOCK_MS,
-    });
-    return answer.extended;
+    return (await this.#ask<{ extended: number }>({ op: "extend", lease: { id, receipt }, ms })).extended;
   }
 
   async reclaim(): Promise<number> {
-    const answer = await this.#ask<{ reclaimed: number }>({
-      make: (id) => ({ op: "reclaim", ...this.#base(id, LOCK_MS) }),
-      patienceMs: LOCK_MS,
-    });
-    return answer.reclaimed;
+    return (await this.#ask<{ reclaimed: number }>({ op: "reclaim" })).reclaimed;
   }
 
   async stats(): Promise<QueueStats> {
-    const answer = await this.#ask<{ stats: QueueStats }>({
-      make: (id) => ({ op: "stats", ...this.#base(id, LOCK_MS) }),
-      patienceMs: LOCK_MS,
-    });
-    return answer.stats;
+    return (await this.#ask<{ stats: QueueStats }>({ op: "stats" })).stats;
   }
 
   consume(settings: ConsumerSettings, listener: ConsumerListener): Consumer {
@@ -140,7 +140,7 @@ class SqliteStorage implements Storage {
     if (client === undefined) return;
     for (const consumer of this.#consumers) consumer.close();
     client.closeSession(this.#session);
-    await Promise.allSettled(this.#underWay);
+    while (this.#underWay.size > 0) await Promise.allSettled(this.#underWay);
     await client.release();
   }
 
@@ -154,16 +154,23 @@ class SqliteStorage implements Storage {
     return { id, session: this.#session, queue: this.#queue, fsync: this.#fsync, lockMs };
   }
 
-  async #ask<A>(demand: Demand): Promise<A> {
-    return (await this.#request<A>(demand)).answer;
+  async #ask<A>(
+    command:
+      | Pick<SettleCommand, "op" | "lease" | "move">
+      | Pick<ExtendCommand, "op" | "lease" | "ms">
+      | Pick<ReclaimCommand, "op">
+      | Pick<StatsCommand, "op">,
+  ): Promise<A> {
+    const make = (id: number): Command => ({ ...this.#base(id, LOCK_MS), ...command });
+    return (await this.#request<A>(this.#open(), { make, patienceMs: LOCK_MS })).answer;
   }
 
   /** Answers are matched to commands by the engine: each `op` has its own form of answer. */
-  async #request<A>(demand: Demand): Promise<{ answer: A; memory: ArrayBuffer | undefined }> {
-    const request = this.#open().request(demand) as Promise<Reply>;
+  async #request<A>(client: Client, demand: Demand): Promise<{ answer: A; memory: ArrayBuffer | undefined }> {
+    const request = client.request(demand) as Promise<Reply<Answer & A>>;
     this.#underWay.add(request);
     try {
-      return (await request) as Reply<Answer & A>;
+      return await request;
     } finally {
       this.#underWay.delete(request);
     }
