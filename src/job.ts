@@ -168,6 +168,22 @@ export const itemOptions: KnownOptions<Full<EnqueueItemOptions, "delayMs">> = {
 
 export const readItemOptions: OptionsReader<Full<EnqueueItemOptions, "delayMs">> = optionsReader(itemOptions);
 
+/** An item of `putMany`, read. */
+export interface Draft<T> extends Full<EnqueueItemOptions, "delayMs"> {
+  readonly data: T;
+}
+
+export function draftsOf<T>(items: Iterable<T | EnqueueItem<T>>): Draft<T>[] {
+  if (typeof items !== "object" || items === null || !(Symbol.iterator in items) || ArrayBuffer.isView(items)) {
+    throw wrongType("items", "an array or another iterable of payloads", items);
+  }
+  return Array.from(items, (item) => {
+    if (!isEnqueueItem(item)) return { data: item, ...readItemOptions(undefined) };
+    const { data, jobId, delayMs, maxRetries } = item;
+    return { data, ...readItemOptions({ jobId, delayMs, maxRetries }) };
+  });
+}
+
 const id = integer(1, Number.MAX_SAFE_INTEGER);
 
 /** The id and the receipt of anything that has them. */

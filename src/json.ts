@@ -11,8 +11,7 @@ export function encodeJson(value: unknown): string {
     return JSON.stringify(isPlain(value, DEEPEST_GLANCE) ? value : plainCopy(value));
   } catch (error) {
     if (error instanceof PayloadError) throw error;
-    const problem =
-      error instanceof RangeError ? "it is nested too deeply or too large" : "it cannot be read";
+    const problem = error instanceof RangeError ? "it is nested too deeply or too large" : "it cannot be read";
     throw new PayloadError(`Cannot encode the payload as JSON: ${problem}`, { cause: error });
   }
 }

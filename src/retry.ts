@@ -2,6 +2,7 @@ import { brand, hasBrand } from "./brand.ts";
 import {
   anyText,
   boolean,
+  type Check,
   type Full,
   finite,
   integer,
@@ -123,14 +124,29 @@ export function isRetryPolicy(value: unknown): value is RetryPolicy {
   return typeof value === "object" && value !== null && typeof Reflect.get(value, POLICY) === "function";
 }
 
-export function isRetry(thrown: unknown): thrown is Retry {
-  return hasBrand(thrown, RETRY);
-}
-
 export function isReject(thrown: unknown): thrown is Reject {
   return hasBrand(thrown, REJECT);
 }
 
+/** The delay that a `Retry` asks for. Survives what a subclass may have made of it. */
+export function requestedDelay(thrown: unknown): number | undefined {
+  return hasBrand(thrown, RETRY) ? readOrNothing(thrown, "delayMs", whole.delayMs) : undefined;
+}
+
+/** The category that a `Reject` names. */
+export function namedCategory(reject: Reject): string | undefined {
+  return readOrNothing(reject, "category", category);
+}
+
+function readOrNothing<T>(thrown: object, name: string, check: Check<T>): T | undefined {
+  try {
+    return check(Reflect.get(thrown, name), name);
+  } catch {
+    return undefined;
+  }
+}
+
+const category = text(200);
 const attempts = { maxAttempts: optional(integer(1, 2_147_483_647)) };
 const readAttemptOptions: OptionsReader<Full<AttemptOptions>> = optionsReader(attempts);
 const readExponentialOptions: OptionsReader<Full<ExponentialOptions, "initialMs" | "factor" | "maxMs" | "jitter">> =
@@ -145,4 +161,4 @@ const readRetryOptions: OptionsReader<Full<RetryOptions>> = optionsReader({
   delayMs: optional(whole.delayMs),
   reason: optional(anyText),
 });
-const readRejectOptions: OptionsReader<Full<RejectOptions>> = optionsReader({ category: optional(text(200)) });
+const readRejectOptions: OptionsReader<Full<RejectOptions>> = optionsReader({ category: optional(category) });

@@ -60,6 +60,28 @@ export function encode<T>(serializer: Serializer<T>, value: T): Encoded | Promis
   }
 }
 
+/** The same for several values. What a serializer returned at once is copied: it may use one buffer for all. */
+export function encodeAll<T>(serializer: Serializer<T>, values: readonly T[]): Encoded[] | Promise<Encoded[]> {
+  const all = values.map((value, index) => encodeItem(serializer, value, index));
+  return all.every((encoded): encoded is Encoded => !(encoded instanceof Promise)) ? all : Promise.all(all);
+}
+
+function encodeItem<T>(serializer: Serializer<T>, value: T, index: number): Encoded | Promise<Encoded> {
+  const refuse = (error: PayloadError): never => {
+    throw new PayloadError(
+      `Item ${index}: ${error.message}`,
+      error.cause === undefined ? undefined : { cause: error.cause },
+    );
+  };
+  try {
+    const encoded = encode(serializer, value);
+    if (encoded instanceof Promise) return encoded.catch(refuse);
+    return typeof encoded === "string" ? encoded : new Uint8Array(encoded);
+  } catch (error) {
+    return refuse(error as PayloadError);
+  }
+}
+
 async function awaitBytes(encoding: PromiseLike<Uint8Array>): Promise<Uint8Array> {
   let bytes: unknown;
   try {
@@ -78,7 +100,7 @@ function encodingFailed(cause: unknown): PayloadError {
 }
 
 /** Why a payload could not be decoded. Quotes only what is known not to quote the payload. */
-export function describeDecodeError(serializer: Serializer<never>, error: unknown): string {
+export function describeDecodeError(serializer: unknown, error: unknown): string {
   if (serializer === jsonSerializer) return describeThrown(error);
   return `${nameOfThrown(error)}: the serializer could not decode the payload`;
 }

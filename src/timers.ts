@@ -40,18 +40,9 @@ export async function settlesWithin(promise: Promise<unknown>, ms: number): Prom
   }
 }
 
-/** What `promise` gives, unless `signal` aborts first: then rejects with its reason, and the promise is forgotten. */
-export async function unlessAborted<T>(promise: PromiseLike<T>, signal: AbortSignal | undefined): Promise<T> {
-  if (signal === undefined) return promise;
-  let abort: (() => void) | undefined;
-  const aborted = new Promise<never>((_, reject) => {
-    abort = (): void => reject(signal.reason);
-    if (signal.aborted) abort();
-    else signal.addEventListener("abort", abort);
-  });
-  try {
-    return await Promise.race([promise, aborted]);
-  } finally {
-    if (abort !== undefined) signal.removeEventListener("abort", abort);
-  }
+/** Starts a time-out; the function says how much of it is left. No time-out, nothing left to say. */
+export function countdown(timeoutMs: number | undefined): () => number | undefined {
+  if (timeoutMs === undefined) return () => undefined;
+  const end = monotonicNow() + timeoutMs;
+  return () => Math.max(0, end - monotonicNow());
 }

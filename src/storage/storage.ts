@@ -70,7 +70,7 @@ export interface Lease {
 }
 
 export interface Delivery extends Lease {
-  /** Memory that belongs to the receiver. */
+  /** May share its buffer with other payloads, never its bytes. */
   readonly payload: Uint8Array;
   /** 1 at the first delivery. */
   readonly attempt: number;

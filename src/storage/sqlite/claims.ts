@@ -80,7 +80,8 @@ export class ClaimStep implements Step {
   readonly #claims: QueueClaims;
   readonly #context: ClaimContext;
   #served: { waiter: Waiter; rows: ClaimedRow[] }[] = [];
-  #drained = false;
+  /** Whether there may be more for the next batch to claim. */
+  #more = false;
   #startedAt = 0;
 
   constructor(claims: QueueClaims, context: ClaimContext) {
@@ -95,46 +96,22 @@ export class ClaimStep implements Step {
     this.#startedAt = transitions.now();
     const outlook = transitions.look(queue);
     const { mayExpire } = this.#context;
-    this.#drained = !this.#claims.see(outlook, this.#startedAt, mayExpire);
-    if (this.#drained) return;
+    this.#more = this.#claims.see(outlook, this.#startedAt, mayExpire);
+    if (!this.#more) return;
     const expired =
       mayExpire && outlook.expiry <= this.#startedAt ? transitions.expire(queue, budgetOf(waiters[0])) : 0;
     const promoted = outlook.due <= this.#startedAt ? transitions.promote(queue) : 0;
     let bytes = 0;
-    for (let first = 0; first < waiters.length && !this.#drained; ) {
-      if (bytes >= BATCH_BYTES || transitions.now() - this.#startedAt >= BATCH_MS) break;
-      const group = alike(waiters, first);
-      const wanted = group.reduce((sum, { command }) => sum + command.limit, 0);
-      const rows = this.#claim(transitions, group[0] as Waiter, wanted);
-      this.#drained = rows.length < wanted;
+    for (const waiter of waiters) {
+      if (bytes >= BATCH_BYTES || transitions.now() - this.#startedAt >= BATCH_MS) return;
+      const rows = claimFor(waiter, transitions);
       for (const { payload } of rows) bytes += payload.byteLength;
-      this.#share(group, rows);
-      first += group.length;
-    }
-    if (this.#drained) {
-      this.#drained = expired < SLICE && promoted < SLICE;
-      this.#claims.see(transitions.look(queue), this.#startedAt, mayExpire);
-    }
-  }
-
-  #claim(transitions: Transitions, { command, consumer }: Waiter, wanted: number): ClaimedRow[] {
-    const budget = consumer?.settings.maxAttempts ?? null;
-    const rows: ClaimedRow[] = [];
-    while (rows.length < wanted) {
-      const limit = Math.min(wanted - rows.length, SLICE);
-      const slice = transitions.claim(this.#claims.queue, limit, command.leaseMs, budget);
-      rows.push(...slice);
-      if (slice.length < limit) break;
-    }
-    return rows;
-  }
-
-  #share(group: readonly Waiter[], rows: readonly ClaimedRow[]): void {
-    let next = 0;
-    for (const waiter of group) {
-      if (next >= rows.length) return;
-      this.#served.push({ waiter, rows: rows.slice(next, next + waiter.command.limit) });
-      next += waiter.command.limit;
+      if (rows.length > 0) this.#served.push({ waiter, rows });
+      if (rows.length < waiter.command.limit) {
+        this.#claims.see(transitions.look(queue), this.#startedAt, mayExpire);
+        this.#more = expired === SLICE || promoted === SLICE;
+        return;
+      }
     }
   }
 
@@ -151,7 +128,7 @@ export class ClaimStep implements Step {
       else deliver(waiter, rows, this.#context);
     }
     this.#claims.noLongerLocked();
-    if (!this.#drained) this.#claims.check = true;
+    if (this.#more) this.#claims.check = true;
   }
 
   fail(error: StorageError): void {
@@ -172,16 +149,12 @@ function budgetOf(waiter: Waiter | undefined): number | null {
   return waiter?.consumer?.settings.maxAttempts ?? null;
 }
 
-/** The longest run of waiters from `first` on that one statement can serve. */
-function alike(waiters: readonly Waiter[], first: number): Waiter[] {
-  const leader = waiters[first] as Waiter;
-  const group = [leader];
-  let wanted = leader.command.limit;
-  for (let i = first + 1; i < waiters.length && wanted < SLICE; i++) {
-    const waiter = waiters[i] as Waiter;
-    if (waiter.command.leaseMs !== leader.command.leaseMs || budgetOf(waiter) !== budgetOf(leader)) break;
-    group.push(waiter);
-    wanted += waiter.command.limit;
+function claimFor({ command, consumer }: Waiter, transitions: Transitions): ClaimedRow[] {
+  const rows: ClaimedRow[] = [];
+  while (rows.length < command.limit) {
+    const row = transitions.claim(command.queue, command.leaseMs, consumer?.settings.maxAttempts ?? null);
+    if (row === undefined) break;
+    rows.push(row);
   }
-  return group;
+  return rows;
 }

@@ -6,7 +6,10 @@ const BATCH_COMMANDS = 1000;
 const BATCH_BYTES = 1024 * 1024;
 /** Payloads from this size on are not copied together but handed over one by one. */
 const LARGE_BYTES = 64 * 1024;
-const FIRST_BYTES = 4096;
+const FIRST_BYTES = 16 * 1024;
+
+/** Memory of a batch that was sent, for the next one: making it anew for every put keeps the garbage collector busy. */
+let spare: Buffer | undefined;
 
 const encoder = new TextEncoder();
 
@@ -17,7 +20,7 @@ const encoder = new TextEncoder();
 export class OutgoingBatch {
   readonly commands: Command[] = [];
   readonly #transfer: ArrayBuffer[] = [];
-  #memory: Buffer = Buffer.from(new ArrayBuffer(FIRST_BYTES));
+  #memory: Buffer | undefined;
   #used = 0;
   #bytes = 0;
 
@@ -50,21 +53,25 @@ export class OutgoingBatch {
     }
     const offset = this.#used;
     if (typeof payload === "string") {
-      this.#reserve(payload.length * 3);
-      this.#used += this.#memory.write(payload, offset);
+      this.#used += this.#reserve(payload.length * 3).write(payload, offset);
     } else {
-      this.#reserve(payload.length);
-      this.#memory.set(payload, offset);
+      this.#reserve(payload.length).set(payload, offset);
       this.#used += payload.length;
     }
     return { offset, length: this.#used - offset };
   }
 
-  #reserve(bytes: number): void {
-    if (this.#used + bytes <= this.#memory.length) return;
-    const larger = Buffer.from(new ArrayBuffer(Math.max(this.#memory.length * 2, this.#used + bytes)));
-    larger.set(this.#memory.subarray(0, this.#used));
-    this.#memory = larger;
+  /** The memory, with room for so many bytes more. */
+  #reserve(bytes: number): Buffer {
+    const former = this.#memory ?? spare ?? Buffer.from(new ArrayBuffer(FIRST_BYTES));
+    if (this.#memory === undefined) spare = undefined;
+    if (this.#used + bytes <= former.length) {
+      this.#memory = former;
+    } else {
+      this.#memory = Buffer.from(new ArrayBuffer(Math.max(former.length * 2, this.#used + bytes)));
+      this.#memory.set(former.subarray(0, this.#used));
+    }
+    return this.#memory;
   }
 
   withdraw(id: number): void {
@@ -74,10 +81,11 @@ export class OutgoingBatch {
 
   send(post: (message: ToEngine, transfer: ArrayBuffer[]) => void): void {
     const { commands } = this;
-    if (this.#used === 0) {
+    if (this.#memory === undefined) {
       post({ kind: "batch", commands }, this.#transfer);
       return;
     }
+    spare = this.#memory;
     const memory = this.#memory.buffer.slice(0, this.#used) as ArrayBuffer;
     post({ kind: "batch", commands, memory }, [memory, ...this.#transfer]);
   }

@@ -181,10 +181,7 @@ function received(
   { payload: { offset, length }, ...delivery }: DeliveryOnWire,
   memory: ArrayBuffer | undefined,
 ): Delivery {
-  const whole = memory ?? new ArrayBuffer(0);
-  // A batch's payloads share one piece of memory; a receiver gets its own.
-  const own = length === whole.byteLength ? whole : whole.slice(offset, offset + length);
-  return { ...delivery, payload: new Uint8Array(own) };
+  return { ...delivery, payload: new Uint8Array(memory ?? new ArrayBuffer(0), offset, length) };
 }
 
 class SqliteConsumer implements Consumer {

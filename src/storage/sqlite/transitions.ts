@@ -3,7 +3,6 @@ import { type JobState, STATES } from "../../state.ts";
 import type { Enqueued, Lease, QueueStats, Settlement } from "../storage.ts";
 import type { Connection } from "./connection.ts";
 import type { Row } from "./driver.ts";
-import { SLICE } from "./statements.ts";
 
 export interface NewJob {
   readonly payload: Uint8Array;
@@ -83,28 +82,26 @@ export class Transitions {
     return rows.length;
   }
 
-  claim(queue: string, limit: number, leaseMs: number, budget: number | null): ClaimedRow[] {
+  /** Claims the first ready job; `undefined` = there is none. */
+  claim(queue: string, leaseMs: number, budget: number | null): ClaimedRow | undefined {
     const now = this.now();
-    if (budget !== null) {
-      let exhausted: number;
-      do {
-        exhausted = this.#sql.exhaust.run({ queue, limit: SLICE, budget, now }).changes;
-        this.#moved(queue, "ready", "failed", exhausted);
-      } while (exhausted === SLICE);
+    const receipt = randomUUID();
+    while (budget !== null && this.#sql.exhaust.run({ queue, budget, now }).changes > 0) {
+      this.#moved(queue, "ready", "failed", 1);
     }
-    const rows = this.#sql.claim.all({ queue, limit, leaseMs, budget, now, receipt: randomUUID() });
-    this.#moved(queue, "ready", "processing", rows.length);
-    // SQLite returns them in no promised order.
-    if (rows.length > 1) rows.sort((a, b) => (a["id"] as number) - (b["id"] as number));
-    return rows.map((row) => ({
+    // Not `get`: it would leave the statement unfinished.
+    const [row] = this.#sql.claim.all({ queue, leaseMs, budget, now, receipt });
+    if (row === undefined) return undefined;
+    this.#moved(queue, "ready", "processing", 1);
+    return {
       id: row["id"] as number,
-      receipt: row["receipt"] as string,
+      receipt,
       payload: row["payload"] as Uint8Array,
       attempt: row["attempts"] as number,
       jobId: (row["job_id"] as string | null) ?? undefined,
       enqueuedAt: row["created_at"] as number,
       leaseUntil: now + leaseMs,
-    }));
+    };
   }
 
   /** Ends a delivery; `undefined` = the lease is lost, and nothing was changed. */

@@ -1,0 +1,231 @@
+import { sharedController, unlessAborted } from "./abort.ts";
+import { LeaseExpiredError, QueueClosedError } from "./errors.ts";
+import { type HandlerContext, HandlerRun, type Result } from "./handler-run.ts";
+import { mayPass, Patience } from "./patience.ts";
+import type { JobState } from "./state.ts";
+import type { Consumer, ConsumerSettings, Delivery, Settlement, Storage } from "./storage/storage.ts";
+import { monotonicNow, settlesWithin } from "./timers.ts";
+
+/** The part in which consumers differ: a worker, or a subscription of an event bus. */
+export interface Work<J> {
+  /** Decodes; what it throws, or rejects with, makes the delivery `unreadable`. */
+  open(delivery: Delivery): J | Promise<J>;
+  /** What becomes of a delivery that cannot be decoded. */
+  unreadable(delivery: Delivery, error: unknown): Settlement;
+  /** Runs the user's code; may throw, or return a promise. */
+  handle(job: J, context: HandlerContext): unknown;
+  /** Decides what becomes of the job; `undefined` = nothing is left to do. */
+  conclude(job: J, result: Result): Promise<Ending | undefined>;
+  /** The decision is committed, and the job is in this state now. */
+  concluded(job: J, ending: Ending, state: JobState): void;
+  leaseLost(job: J): void;
+  leaseRenewed(job: J, leaseUntil: number): void;
+  /** A fault of the storage that is being waited out. */
+  troubled(error: unknown): void;
+}
+
+export interface Ending {
+  readonly settlement: Settlement;
+  /** What the handler threw, for those who watch. */
+  readonly error: unknown;
+}
+
+/** A delivery to be settled. If its handler never ran, there is no job to tell anybody about. */
+interface Outcome<J> {
+  readonly delivery: Delivery;
+  readonly settlement: Settlement;
+  readonly told?: { readonly job: J; readonly ending: Ending };
+}
+
+/** How long handlers that were aborted have to settle. */
+const ABORT_GRACE_MS = 1_000;
+
+/**
+ * Claims, runs and settles deliveries, one at a time in each of its slots. Serves once: `run` or `runOnce`, and
+ * `stop`.
+ */
+export class ConsumerLoop<J> {
+  readonly #storage: Storage;
+  readonly #settings: ConsumerSettings;
+  readonly #work: Work<J>;
+  readonly #consumer: Consumer;
+  readonly #patience: Patience;
+  readonly #running = new Map<string, { readonly job: J; readonly run: HandlerRun }>();
+  readonly #settling = new Set<Promise<void>>();
+  /** Aborted by the first step of stopping: claim nothing more. */
+  readonly #claiming = sharedController();
+  /** Aborted by the last step of stopping: wait for nothing more. */
+  readonly #waiting = sharedController();
+  #hasHandled = false;
+  /** Why the loop cannot go on. */
+  #fault: { readonly error: unknown } | undefined;
+  #over: Promise<void> = Promise.resolve();
+  #stopped: Promise<void> | undefined;
+
+  constructor(storage: Storage, settings: ConsumerSettings, work: Work<J>) {
+    this.#storage = storage;
+    this.#settings = settings;
+    this.#work = work;
+    this.#patience = new Patience((error) => work.troubled(error));
+    this.#consumer = storage.consume(settings, {
+      leaseLost: (receipt) => this.#leaseLost(receipt),
+      leaseRenewed: (receipt, leaseUntil) => this.#leaseRenewed(receipt, leaseUntil),
+      timedOut: (receipt) => this.#running.get(receipt)?.run.timedOut(),
+      overdue: (receipt) => this.#running.get(receipt)?.run.overdue(),
+    });
+  }
+
+  /** Serves until `stop()`. Rejects when the storage is lost for good, after the running handlers have finished. */
+  run(): Promise<void> {
+    const slots = Array.from({ length: this.#settings.slots }, (_, slot) => this.#serve(slot));
+    this.#over = this.#end(Promise.all(slots));
+    return this.#over;
+  }
+
+  /** Looks for one job without waiting; resolves to whether its handler was run. */
+  async runOnce(): Promise<boolean> {
+    this.#over = this.#end(this.#serveOnce());
+    await this.#over;
+    return this.#hasHandled;
+  }
+
+  /** Resolves when all is settled, or nothing more can be done about it. */
+  stop(): Promise<void> {
+    this.#stopped ??= this.#stop();
+    return this.#stopped;
+  }
+
+  async #stop(): Promise<void> {
+    // 1. Claim nothing more.
+    this.#claiming.abort();
+    // 2. Let the handlers finish; their leases are still renewed.
+    if (await settlesWithin(this.#over, this.#settings.graceMs)) return;
+    // 3. Abort those that still run, and give them a last moment.
+    for (const { run } of this.#running.values()) run.interrupt();
+    if (await settlesWithin(this.#over, ABORT_GRACE_MS)) return;
+    // 4. Leave the rest alone: a handler that still runs keeps its lease until that expires.
+    this.#waiting.abort();
+    for (const { run } of this.#running.values()) run.abandon();
+    await settlesWithin(this.#over, ABORT_GRACE_MS);
+  }
+
+  async #end(serving: Promise<unknown>): Promise<void> {
+    try {
+      await serving;
+      await Promise.all(this.#settling);
+    } finally {
+      this.#consumer.close();
+    }
+    if (this.#fault !== undefined) throw this.#fault.error;
+  }
+
+  async #serve(slot: number): Promise<void> {
+    try {
+      let claiming = this.#claim(slot);
+      for (;;) {
+        const delivery = await claiming;
+        if (delivery === undefined) return;
+        const outcome = await this.#deliver(slot, delivery);
+        // In one turn, so that the outcome and the next claim travel, and commit, together.
+        if (outcome !== undefined) this.#settle(outcome, Number.POSITIVE_INFINITY);
+        claiming = this.#claim(slot);
+      }
+    } catch (error) {
+      this.#fail(error);
+    }
+  }
+
+  async #serveOnce(): Promise<void> {
+    while (!this.#hasHandled && !this.#claiming.signal.aborted) {
+      const delivery = await this.#consumer.claim(0, { wait: false });
+      if (delivery === undefined) return;
+      const outcome = await this.#deliver(0, delivery);
+      if (outcome !== undefined) this.#settle(outcome, this.#settings.leaseMs);
+    }
+  }
+
+  async #claim(slot: number): Promise<Delivery | undefined> {
+    const { signal } = this.#claiming;
+    while (!signal.aborted) {
+      try {
+        const delivery = await this.#consumer.claim(slot, { wait: true, signal });
+        this.#patience.reset();
+        return delivery;
+      } catch (error) {
+        if (signal.aborted) break;
+        if (mayPass(error)) await this.#patience.waitOut(error, signal);
+        else this.#fail(error);
+      }
+    }
+    return undefined;
+  }
+
+  async #deliver(slot: number, delivery: Delivery): Promise<Outcome<J> | undefined> {
+    let job: J;
+    try {
+      const opened = this.#work.open(delivery);
+      job = opened instanceof Promise ? await unlessAborted(opened, this.#waiting.signal) : opened;
+    } catch (error) {
+      if (this.#waiting.signal.aborted) return { delivery, settlement: { event: "release" } };
+      return { delivery, settlement: this.#work.unreadable(delivery, error) };
+    }
+    if (this.#claiming.signal.aborted) return { delivery, settlement: { event: "release" } };
+    if (!this.#consumer.start(slot)) return undefined;
+    this.#hasHandled = true;
+    const run = new HandlerRun(this.#settings.timeoutMs);
+    this.#running.set(delivery.receipt, { job, run });
+    const result = await run.start((context) => this.#work.handle(job, context));
+    this.#running.delete(delivery.receipt);
+    const ending = await this.#work.conclude(job, result);
+    return ending && { delivery, settlement: ending.settlement, told: { job, ending } };
+  }
+
+  #settle(outcome: Outcome<J>, patienceMs: number): void {
+    const settling = this.#settleAtLast(outcome, patienceMs).catch((error: unknown) => this.#fail(error));
+    this.#settling.add(settling);
+    void settling.then(() => this.#settling.delete(settling));
+  }
+
+  /** Waits faults out: the lease may still hold when they are over, and settling it twice does no harm. */
+  async #settleAtLast({ delivery, settlement, told }: Outcome<J>, patienceMs: number): Promise<void> {
+    const giveUpAt = monotonicNow() + patienceMs;
+    let unsure = false;
+    while (true) {
+      try {
+        const state = await this.#storage.settle(delivery, settlement);
+        this.#patience.reset();
+        if (told !== undefined) this.#work.concluded(told.job, told.ending, state);
+        return;
+      } catch (error) {
+        if (error instanceof LeaseExpiredError) {
+          // After an unknown outcome it probably was this settlement, committed after all, that ended the lease. The
+          // fault has been reported; that the lease was lost would be a second, false alarm.
+          if (told !== undefined && !unsure) this.#work.leaseLost(told.job);
+          return;
+        }
+        if (!mayPass(error) || monotonicNow() > giveUpAt) throw error;
+        unsure ||= error.outcome === "unknown";
+        const stopping = this.#claiming.signal.aborted;
+        await this.#patience.waitOut(error, stopping ? this.#waiting.signal : this.#claiming.signal);
+        if (this.#waiting.signal.aborted) return;
+      }
+    }
+  }
+
+  #fail(error: unknown): void {
+    if (!(error instanceof QueueClosedError)) this.#fault ??= { error };
+    void this.stop();
+  }
+
+  #leaseLost(receipt: string): void {
+    const running = this.#running.get(receipt);
+    if (running === undefined) return;
+    running.run.leaseLost();
+    this.#work.leaseLost(running.job);
+  }
+
+  #leaseRenewed(receipt: string, leaseUntil: number): void {
+    const running = this.#running.get(receipt);
+    if (running !== undefined) this.#work.leaseRenewed(running.job, leaseUntil);
+  }
+}

@@ -1,0 +1,30 @@
+export {
+  EmptyError,
+  LeaseExpiredError,
+  LocalQueueError,
+  type LocalQueueErrorCode,
+  PayloadError,
+  QueueClosedError,
+  StorageError,
+  type StorageErrorCode,
+  type StorageOutcome,
+} from "./errors.ts";
+export type { HandlerContext } from "./handler-run.ts";
+export { EnqueueItem, type EnqueueItemOptions, type FailOptions, type Job, type NackOptions } from "./job.ts";
+export type { Handler, WorkerEvents } from "./job-work.ts";
+export { SimpleQueue } from "./queue.ts";
+export type { JobsOptions, PutOptions, SimpleQueueOptions, WaitOptions } from "./queue-options.ts";
+export {
+  type AttemptOptions,
+  type ExponentialOptions,
+  Reject,
+  type RejectOptions,
+  Retry,
+  type RetryOptions,
+  RetryPolicy,
+} from "./retry.ts";
+export { type JsonSerializer, jsonSerializer, type Serializer } from "./serializer.ts";
+export type { FailureReason } from "./state.ts";
+export type { Enqueued, Lease, QueueStats } from "./storage/storage.ts";
+export { Worker } from "./worker.ts";
+export type { ErrorClass, RetryFunction, RunOptions, WorkerOptions } from "./worker-options.ts";
