@@ -51,7 +51,6 @@ export class ConsumerLoop<J> {
   readonly #consumer: Consumer;
   readonly #patience: Patience;
   readonly #running = new Map<string, { readonly job: J; readonly run: HandlerRun }>();
-  readonly #settling = new Set<Promise<void>>();
   /** Aborted by the first step of stopping: claim nothing more. */
   readonly #claiming = sharedController();
   /** Aborted by the last step of stopping: wait for nothing more. */
@@ -112,7 +111,6 @@ export class ConsumerLoop<J> {
   async #end(serving: Promise<unknown>): Promise<void> {
     try {
       await serving;
-      await Promise.all(this.#settling);
     } finally {
       this.#consumer.close();
     }
@@ -127,8 +125,9 @@ export class ConsumerLoop<J> {
         if (delivery === undefined) return;
         const outcome = await this.#deliver(slot, delivery);
         // In one turn, so that the outcome and the next claim travel, and commit, together.
-        if (outcome !== undefined) this.#settle(outcome, Number.POSITIVE_INFINITY);
+        const settling = outcome && this.#settle(outcome, Number.POSITIVE_INFINITY);
         claiming = this.#claim(slot);
+        await settling; // as a rule before the claim; if not, nothing more is begun until it is recorded
       }
     } catch (error) {
       this.#fail(error);
@@ -140,7 +139,7 @@ export class ConsumerLoop<J> {
       const delivery = await this.#consumer.claim(0, { wait: false });
       if (delivery === undefined) return;
       const outcome = await this.#deliver(0, delivery);
-      if (outcome !== undefined) this.#settle(outcome, this.#settings.leaseMs);
+      if (outcome !== undefined) await this.#settle(outcome, this.#settings.leaseMs);
     }
   }
 
@@ -180,10 +179,13 @@ export class ConsumerLoop<J> {
     return ending && { delivery, settlement: ending.settlement, told: { job, ending } };
   }
 
-  #settle(outcome: Outcome<J>, patienceMs: number): void {
-    const settling = this.#settleAtLast(outcome, patienceMs).catch((error: unknown) => this.#fail(error));
-    this.#settling.add(settling);
-    void settling.then(() => this.#settling.delete(settling));
+  /** Never rejects: what cannot be settled ends the loop. */
+  async #settle(outcome: Outcome<J>, patienceMs: number): Promise<void> {
+    try {
+      await this.#settleAtLast(outcome, patienceMs);
+    } catch (error) {
+      this.#fail(error);
+    }
   }
 
   /** Waits faults out: the lease may still hold when they are over, and settling it twice does no harm. */

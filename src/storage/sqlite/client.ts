@@ -1,23 +1,19 @@
-import { MessageChannel, type MessagePort, Worker } from "node:worker_threads";
-import { LeaseExpiredError, QueueClosedError, StorageError } from "../../errors.ts";
+import { LeaseExpiredError, PayloadError, QueueClosedError, StorageError } from "../../errors.ts";
 import { clearTimeout, monotonicNow, queueMicrotask, setTimeout } from "../../timers.ts";
 import { DirectoryWatch } from "./changes.ts";
+import { EngineThread, showAlive, wake } from "./engine-thread.ts";
 import { OutgoingBatch } from "./outgoing.ts";
 import {
   type Answer,
   type Command,
   type ConsumerOnWire,
-  cellTime,
   type ErrorOnWire,
   type FromEngine,
   type HeldOnWire,
   type LeaseNews,
-  monotonicMs,
   SIGNAL,
   SIGNALS,
-  type ToEngine,
 } from "./protocol.ts";
-import type { ThreadData } from "./thread.ts";
 
 /** Enough to keep the engine busy; what waits beyond can still be withdrawn. */
 const BATCHES_IN_FLIGHT = 2;
@@ -52,14 +48,15 @@ interface Request {
   readonly command: Command;
   readonly bytes: number;
   readonly askedAt: number;
+  /** When to give up waiting, here, for a busy engine; and for one that is being started. */
+  endsAt: number;
+  opensBy: number;
   readonly resolve: (reply: Reply) => void;
   readonly reject: (reason: unknown) => void;
   readonly signal: AbortSignal | undefined;
   readonly onAbort: () => void;
   /** Where it waits; `undefined` once it was sent. */
   batch: OutgoingBatch | undefined;
-  /** When to give up waiting. */
-  endsAt: number;
 }
 
 /** What the client keeps of a consumer, so that a new engine can go on where the former one died. */
@@ -67,13 +64,6 @@ export interface ConsumerRecord {
   readonly settings: ConsumerOnWire;
   readonly held: () => readonly HeldOnWire[];
   readonly tell: (news: LeaseNews) => void;
-}
-
-interface Thread {
-  readonly worker: Worker;
-  readonly port: MessagePort;
-  readonly exited: Promise<void>;
-  ready: boolean;
 }
 
 const clients = new Map<string, Client>();
@@ -92,8 +82,9 @@ export class Client {
   #inFlight = 0;
   #flushing = false;
   #buffered = 0;
-  #thread: Thread | undefined;
-  #openedAt = 0;
+  #thread: EngineThread | undefined;
+  /** Whether the database is open. */
+  #ready = false;
   #restartMs = RESTART_MS.first;
   #users = 0;
   #ids = 0;
@@ -105,7 +96,7 @@ export class Client {
 
   private constructor(directory: string) {
     this.#directory = directory;
-    this.#watch = new DirectoryWatch(directory, this.#signals, () => this.#wake());
+    this.#watch = new DirectoryWatch(directory, this.#signals, () => wake(this.#signals));
   }
 
   /** The client of a directory; to be given back by `release`. */
@@ -125,6 +116,7 @@ export class Client {
       if (this.#lost !== undefined) throw this.#lost;
       if (signal?.aborted) throw signal.reason;
       const cost = bytes + COMMAND_BYTES;
+      if (cost > BUFFERED_BYTES) throw tooLarge(bytes);
       if (this.#buffered + cost > BUFFERED_BYTES) throw this.#flooded();
       const batch = this.#batchFor(bytes);
       const id = ++this.#ids;
@@ -136,16 +128,20 @@ export class Client {
         command,
         bytes: cost,
         askedAt,
+        endsAt: askedAt + Math.max(patienceMs, LEAST_PATIENCE_MS),
+        opensBy: askedAt + Math.max(patienceMs, OPENING_MS),
         resolve,
         reject,
         signal,
         onAbort,
         batch,
-        endsAt: askedAt + Math.max(patienceMs, LEAST_PATIENCE_MS),
       });
       signal?.addEventListener("abort", onAbort);
       this.#buffered += cost;
-      if (this.#requests.size === 1) this.#stayAlive(true);
+      if (this.#requests.size === 1) {
+        this.#thread?.keepAlive(true);
+        this.#keepTicking();
+      }
       if (!this.#flushing) {
         this.#flushing = true;
         queueMicrotask(() => this.#flush());
@@ -173,15 +169,15 @@ export class Client {
   #flush(): void {
     this.#flushing = false;
     if (this.#thread === undefined && this.#requests.size > 0) this.#start();
-    while (this.#thread?.ready && this.#inFlight < BATCHES_IN_FLIGHT) {
+    while (this.#ready && this.#inFlight < BATCHES_IN_FLIGHT) {
       const batch = this.#batches.shift();
       if (batch === undefined) break;
       if (batch.commands.length === 0) continue;
       this.#inFlight++;
       this.#hurry(batch.commands);
-      batch.send((message, transfer) => this.#post(message, transfer));
+      batch.send((message, transfer) => this.#thread?.post(message, transfer));
     }
-    this.#watchPatience();
+    if (this.#batches.length > 0 && this.#patienceTimer === undefined) this.#watchPatience();
   }
 
   /** What was waited here is taken off what may be waited there. */
@@ -201,52 +197,24 @@ export class Client {
     }
   }
 
-  #post(message: ToEngine, transfer: ArrayBuffer[] = []): void {
-    this.#tick();
-    this.#thread?.port.postMessage(message, transfer);
-    this.#wake();
-  }
-
-  #wake(): void {
-    Atomics.add(this.#signals, SIGNAL.wake, 1);
-    Atomics.notify(this.#signals, SIGNAL.wake);
-  }
-
-  #tick(): void {
-    Atomics.store(this.#signals, SIGNAL.tick, cellTime(monotonicMs()));
-  }
-
   /** Shows the engine that this thread is not stalled, for as long as that matters. */
   #keepTicking(): void {
     if (this.#ticking) return;
     this.#ticking = true;
     const beat = (): void => {
-      this.#tick();
-      if (Atomics.load(this.#signals, SIGNAL.stalled) === 1) this.#wake();
+      showAlive(this.#signals);
+      if (Atomics.load(this.#signals, SIGNAL.stalled) === 1) wake(this.#signals);
       this.#ticking = this.#thread !== undefined && (this.#requests.size > 0 || this.#consumers.size > 0);
       if (this.#ticking) setTimeout(beat, TICK_MS).unref();
     };
     beat();
   }
 
-  /** A pending operation keeps the process alive; an idle engine does not. */
-  #stayAlive(needed: boolean): void {
-    if (needed) this.#keepTicking();
-    const { worker, port } = this.#thread ?? {};
-    if (needed) {
-      worker?.ref();
-      port?.ref();
-    } else {
-      worker?.unref();
-      port?.unref();
-    }
-  }
-
   #settled(request: Request): void {
     this.#requests.delete(request.command.id);
     this.#buffered -= request.bytes;
     request.signal?.removeEventListener("abort", request.onAbort);
-    if (this.#requests.size === 0) this.#stayAlive(false);
+    if (this.#requests.size === 0) this.#thread?.keepAlive(false);
   }
 
   #reject(request: Request, reason: unknown): void {
@@ -260,57 +228,42 @@ export class Client {
     if (request === undefined) return;
     if (request.batch !== undefined) this.#reject(request, request.signal?.reason);
     // The engine alone ends what it was asked: it may just have claimed a job.
-    else this.#post({ kind: "abort", id });
+    else this.#thread?.post({ kind: "abort", id });
   }
 
   /** Gives up on what could not be sent in time, because the engine is busy, locked out or not open yet. */
   #watchPatience(): void {
     clearTimeout(this.#patienceTimer);
-    const unsent = [...this.#batches.flatMap(({ commands }) => commands)].map(
-      ({ id }) => this.#requests.get(id) as Request,
-    );
+    this.#patienceTimer = undefined;
     const now = monotonicNow();
     let next = Number.POSITIVE_INFINITY;
-    for (const request of unsent) {
-      const endsAt = this.#thread?.ready ? request.endsAt : Math.max(request.endsAt, this.#openedAt + OPENING_MS);
+    for (const request of [...this.#requests.values()]) {
+      if (request.batch === undefined) continue;
+      const endsAt = this.#ready ? request.endsAt : request.opensBy;
       if (endsAt > now) next = Math.min(next, endsAt);
       else this.#reject(request, new StorageError("BUSY", `${this.#directory} was locked or busy for too long.`));
     }
-    if (Number.isFinite(next)) {
-      this.#patienceTimer = setTimeout(() => this.#watchPatience(), Math.min(next - now + 1, 0x7fff_ffff));
-    }
+    if (!Number.isFinite(next)) return;
+    // Those that come meanwhile may be more impatient.
+    const ms = Math.min(next - now + 1, LEAST_PATIENCE_MS);
+    this.#patienceTimer = setTimeout(() => this.#watchPatience(), ms);
   }
 
   #start(): void {
-    const { port1: port, port2 } = new MessageChannel();
-    const workerData: ThreadData = { directory: this.#directory, port: port2, signals: this.#signals };
-    Atomics.store(this.#signals, SIGNAL.cancelled, 0);
-    const worker = new Worker(new URL("./thread.js", import.meta.url), {
-      name: "localqueue",
-      workerData,
-      transferList: [port2],
-      execArgv: [],
-      env: {},
+    const thread = new EngineThread(this.#directory, this.#signals, {
+      message: (message) => this.#receive(message),
+      ended: (error) => this.#ended(error),
     });
-    const exited = new Promise<void>((resolve) => worker.once("exit", () => resolve()));
-    const thread: Thread = { worker, port, exited, ready: false };
-    let cause: unknown;
-    worker.on("error", (error) => {
-      cause = error;
-    });
-    worker.once("exit", () => this.#ended(thread, cause));
-    port.on("message", (message: FromEngine) => this.#receive(message));
     this.#thread = thread;
-    this.#openedAt = monotonicNow();
     for (const [consumer, record] of this.#consumers) this.#announce(consumer, record);
-    this.#stayAlive(this.#requests.size > 0);
+    thread.keepAlive(this.#requests.size > 0);
     this.#keepTicking();
   }
 
   #receive(message: FromEngine): void {
     switch (message.kind) {
       case "ready":
-        if (this.#thread !== undefined) this.#thread.ready = true;
+        this.#ready = true;
         this.#restartMs = RESTART_MS.first;
         if (!message.safe) warnOfUnsafeSqlite(message.driver, message.sqliteVersion);
         this.#flush();
@@ -344,14 +297,13 @@ export class Client {
   }
 
   /** The thread is gone: as asked, because the database could not be opened, or because it died. */
-  #ended(thread: Thread, cause: unknown): void {
-    if (this.#thread !== thread) return;
-    this.#thread = undefined;
-    this.#inFlight = 0;
-    this.#watch.disarm();
-    thread.port.close();
+  #ended(cause: unknown): void {
     const openError = this.#openError;
+    this.#thread = undefined;
+    this.#ready = false;
+    this.#inFlight = 0;
     this.#openError = undefined;
+    this.#watch.disarm();
     for (const request of [...this.#requests.values()]) {
       this.#reject(request, openError ?? engineDied(this.#directory, request.batch === undefined, cause));
     }
@@ -373,41 +325,44 @@ export class Client {
   }
 
   #announce(consumer: number, { settings, held }: ConsumerRecord): void {
-    this.#post({ kind: "consume", consumer, settings, held: held() });
+    this.#thread?.post({ kind: "consume", consumer, settings, held: held() });
     this.#keepTicking();
   }
 
   dismiss(consumer: number): void {
     this.#consumers.delete(consumer);
-    this.#post({ kind: "dismiss", consumer });
+    this.#thread?.post({ kind: "dismiss", consumer });
   }
 
   /** Withdraws a session's waiting claims at once, and bounds what else it has under way. */
   closeSession(session: number): void {
-    this.#post({ kind: "closeSession", session });
+    this.#thread?.post({ kind: "closeSession", session });
+    const latest = monotonicNow() + CLOSING_MS;
     for (const request of [...this.#requests.values()]) {
       if (request.command.session !== session || request.batch === undefined) continue;
       if (request.command.op === "claim") this.#reject(request, refusal("closed", undefined));
-      else request.endsAt = Math.min(request.endsAt, monotonicNow() + CLOSING_MS);
+      request.endsAt = Math.min(request.endsAt, latest);
+      request.opensBy = Math.min(request.opensBy, latest);
     }
-    if (this.#thread?.ready === false) this.#openedAt = monotonicNow() + CLOSING_MS - OPENING_MS;
-    this.#watchPatience();
+    if (this.#batches.length > 0) this.#watchPatience();
   }
 
-  /** Gives the client back; the last one to do so ends the engine, which takes nothing along. */
+  /** Gives the client back; the last one to do so ends the engine. */
   async release(): Promise<void> {
     this.#users--;
     if (this.#users > 0) return;
     if (clients.get(this.#directory) === this) clients.delete(this.#directory);
     this.#watch.disarm();
     clearTimeout(this.#patienceTimer);
-    const thread = this.#thread;
-    if (thread === undefined) return;
-    Atomics.store(this.#signals, SIGNAL.cancelled, 1);
-    this.#post({ kind: "shutdown" });
-    thread.worker.ref();
-    await thread.exited;
+    await this.#thread?.shutDown();
   }
+}
+
+function tooLarge(bytes: number): PayloadError {
+  const [got, most] = [bytes, BUFFERED_BYTES].map((size) => Math.ceil(size / 1024 / 1024));
+  return new PayloadError(
+    `One call can store at most ${most} MiB, got ${got} MiB. Store large data elsewhere and its place here.`,
+  );
 }
 
 function refusal(refused: "lost" | "aborted" | "closed", signal: AbortSignal | undefined): unknown {

@@ -1,0 +1,84 @@
+import { MessageChannel, type MessagePort, receiveMessageOnPort, Worker } from "node:worker_threads";
+import { cellTime, type FromEngine, monotonicMs, SIGNAL, type ToEngine } from "./protocol.ts";
+import type { ThreadData } from "./thread.ts";
+
+export interface EngineThreadListener {
+  message(message: FromEngine): void;
+  /** The thread is gone, for whatever reason; `error` is what it threw. */
+  ended(error: unknown): void;
+}
+
+/** One running engine thread, seen from the client: messages to and fro, and whether it keeps the process alive. */
+export class EngineThread {
+  readonly #worker: Worker;
+  readonly #port: MessagePort;
+  readonly #signals: Int32Array;
+  readonly #exited: Promise<void>;
+
+  constructor(directory: string, signals: Int32Array, listener: EngineThreadListener) {
+    const { port1, port2 } = new MessageChannel();
+    const workerData: ThreadData = { directory, port: port2, signals };
+    Atomics.store(signals, SIGNAL.cancelled, 0);
+    this.#signals = signals;
+    this.#port = port1;
+    // Options and environment of the program are not for this thread: a loader or a preloaded module could break it.
+    this.#worker = new Worker(new URL("./thread.js", import.meta.url), {
+      name: "localqueue",
+      workerData,
+      transferList: [port2],
+      execArgv: [],
+      env: {},
+    });
+    port1.on("message", (message: FromEngine) => listener.message(message));
+    let error: unknown;
+    this.#worker.on("error", (thrown) => {
+      error = thrown;
+    });
+    this.#exited = new Promise((resolve) => {
+      this.#worker.once("exit", () => {
+        // What it said last may not have been read yet.
+        for (let last = receiveMessageOnPort(port1); last !== undefined; last = receiveMessageOnPort(port1)) {
+          listener.message(last.message as FromEngine);
+        }
+        port1.close();
+        listener.ended(error);
+        resolve();
+      });
+    });
+  }
+
+  post(message: ToEngine, transfer: ArrayBuffer[] = []): void {
+    showAlive(this.#signals);
+    this.#port.postMessage(message, transfer);
+    wake(this.#signals);
+  }
+
+  /** While somebody waits for an answer the process must not end; an idle thread does not hold it up. */
+  keepAlive(needed: boolean): void {
+    if (needed) {
+      this.#worker.ref();
+      this.#port.ref();
+    } else {
+      this.#worker.unref();
+      this.#port.unref();
+    }
+  }
+
+  async shutDown(): Promise<void> {
+    Atomics.store(this.#signals, SIGNAL.cancelled, 1);
+    this.post({ kind: "shutdown" });
+    this.#worker.ref();
+    await this.#exited;
+  }
+}
+
+/** Lets the engine look around. */
+export function wake(signals: Int32Array): void {
+  Atomics.add(signals, SIGNAL.wake, 1);
+  Atomics.notify(signals, SIGNAL.wake);
+}
+
+/** Shows the engine that the client's event loop turns. */
+export function showAlive(signals: Int32Array): void {
+  Atomics.store(signals, SIGNAL.tick, cellTime(monotonicMs()));
+}
