@@ -15,6 +15,7 @@ import {
 } from "./options.ts";
 import type { Delivery, Lease } from "./storage/storage.ts";
 
+/** How a job is given back. */
 export interface NackOptions {
   /** How long the job waits for its next delivery, in milliseconds. Default 0. */
   readonly delayMs?: number | undefined;
@@ -22,6 +23,7 @@ export interface NackOptions {
   readonly lastError?: unknown;
 }
 
+/** What is noted about a dead letter. */
 export interface FailOptions {
   /** Any thrown value; stored as `Name: message`, at most 2,000 characters. */
   readonly lastError?: unknown;
@@ -33,6 +35,7 @@ export interface FailOptions {
 export interface Job<T> extends Lease {
   /** The number of the job in its database; all its deliveries share it. */
   readonly id: number;
+  /** The payload. */
   readonly data: T;
   /** 1 at the first delivery. */
   readonly attempt: number;
@@ -40,6 +43,7 @@ export interface Job<T> extends Lease {
   readonly receipt: string;
   /** What the producer called the job, if it did. */
   readonly jobId: string | undefined;
+  /** When the job was put. */
   readonly enqueuedAt: Date;
   /** When the lease ends, as of its last extension. */
   readonly leaseExpiresAt: Date;
@@ -115,6 +119,7 @@ export class ClaimedJob<T> implements Job<T> {
   }
 }
 
+/** How one job is put. */
 export interface EnqueueItemOptions {
   /**
    * Puts the job only if none of this queue has the same `jobId`, whatever became of that one, as long as its row is

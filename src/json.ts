@@ -3,7 +3,7 @@ import { PayloadError } from "./errors.ts";
 
 /**
  * The JSON text of a payload. What JSON would lose without a word is refused with a `PayloadError` that names the
- * place. Nearly all payloads are plain data: a lean look at them costs a tenth of what `JSON.stringify` costs. Only
+ * place. Nearly all payloads are plain data: a lean look at them costs a fraction of `JSON.stringify`. Only
  * the others (`toJSON`, class instances, deep nesting, anything to be refused) are copied first, value by value.
  */
 export function encodeJson(value: unknown): string {

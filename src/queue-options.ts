@@ -18,6 +18,7 @@ import {
 } from "./options.ts";
 import { jsonSerializer, type Serializer } from "./serializer.ts";
 
+/** What a queue is like, as seen by one object: other processes may use other leases and budgets. */
 export interface SimpleQueueOptions<T> {
   /** The logical queue; many share one database. 1 to 200 characters. Default "default". */
   readonly name?: string | undefined;
@@ -34,6 +35,7 @@ export interface SimpleQueueOptions<T> {
   readonly serializer?: Serializer<T> | undefined;
 }
 
+/** How long a call may take. */
 export interface WaitOptions {
   /** Bounds the whole call, in milliseconds; 0 = do not wait. Default: wait for work for ever, for a lock 30 s. */
   readonly timeoutMs?: number | undefined;
@@ -41,8 +43,10 @@ export interface WaitOptions {
   readonly signal?: AbortSignal | undefined;
 }
 
+/** How one job is put, and how long that may take. */
 export interface PutOptions extends EnqueueItemOptions, WaitOptions {}
 
+/** How an iteration over jobs ends. */
 export interface JobsOptions {
   /** Ends the iteration. */
   readonly signal?: AbortSignal | undefined;

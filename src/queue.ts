@@ -238,6 +238,7 @@ export class SimpleQueue<T = unknown> {
     return this.#closed;
   }
 
+  /** The same as `close()`. */
   [Symbol.asyncDispose](): Promise<void> {
     return this.close();
   }

@@ -21,6 +21,7 @@ const POLICY = Symbol.for("localqueue.RetryPolicy");
 const RETRY = Symbol.for("localqueue.Retry");
 const REJECT = Symbol.for("localqueue.Reject");
 
+/** What every retry policy can say. */
 export interface AttemptOptions {
   /**
    * Deliveries in all, from 1. Replaces the budget of the jobs that the worker claims, at the claim; by default the
@@ -29,6 +30,7 @@ export interface AttemptOptions {
   readonly maxAttempts?: number | undefined;
 }
 
+/** The numbers of `RetryPolicy.exponential()`. */
 export interface ExponentialOptions extends AttemptOptions {
   /** The delay after the first delivery, in milliseconds. Default 2,000. */
   readonly initialMs?: number | undefined;
@@ -74,6 +76,7 @@ export class RetryPolicy {
 
 type DelayOf = (attempt: number) => number;
 
+/** What a handler can ask for by throwing `Retry`. */
 export interface RetryOptions {
   /** Milliseconds until the next delivery. By default as the worker's retry policy has it. */
   readonly delayMs?: number | undefined;
@@ -96,6 +99,7 @@ export class Retry extends Error {
   }
 }
 
+/** What a handler can add to a `Reject`. */
 export interface RejectOptions {
   /** A word by which dead letters can be filtered, 1 to 200 characters. */
   readonly category?: string | undefined;

@@ -22,6 +22,7 @@ export type ErrorClass = abstract new (...args: never[]) => unknown;
  */
 export type RetryFunction = (attempt: number, error: unknown) => number;
 
+/** How a worker runs its handler. */
 export interface WorkerOptions {
   /** Jobs at a time, 1 to 10,000. Default 1. */
   readonly concurrency?: number | undefined;
@@ -43,6 +44,7 @@ export interface WorkerOptions {
   readonly graceMs?: number | undefined;
 }
 
+/** How a run ends. */
 export interface RunOptions {
   /** Stops the worker, as `stop()` does. */
   readonly signal?: AbortSignal | undefined;

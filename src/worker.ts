@@ -84,6 +84,7 @@ export class Worker<T = unknown> {
     return this.#events.on(event, listener);
   }
 
+  /** The same as `stop()`. */
   [Symbol.asyncDispose](): Promise<void> {
     return this.stop();
   }

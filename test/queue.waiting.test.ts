@@ -247,6 +247,23 @@ describe("a payload that cannot be decoded", () => {
   });
 });
 
+test("an abort that comes after the claim, but before the job is handed out, gives the jobs back uncounted", async () => {
+  let controller = new AbortController();
+  const aborting: Serializer<string> = {
+    encode: (value) => Buffer.from(value),
+    decode: (bytes) => {
+      controller.abort("enough");
+      return Buffer.from(bytes).toString();
+    },
+  };
+  const queue = openQueue({ serializer: aborting, maxRetries: 0 });
+  await queue.putMany(["a", "b"]);
+  await expect(queue.get({ signal: controller.signal })).rejects.toBe("enough");
+  controller = new AbortController();
+  await expect(queue.getMany(5, { signal: controller.signal })).rejects.toBe("enough");
+  expect((await queue.getMany(5)).map(({ attempt }) => attempt)).toEqual([1, 1]);
+});
+
 describe("a decoder that takes its time", () => {
   test("is not waited for after an abort: the job goes back, uncounted", async () => {
     let hang = true;

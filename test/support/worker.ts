@@ -19,7 +19,7 @@ export function listenTo<T>(worker: Worker<T>): Told {
 }
 
 /** Runs a worker until the test is over, or until it is stopped. */
-export function start(worker: Worker<never>): Promise<void> {
+export function start(worker: Pick<Worker, "run" | "stop">): Promise<void> {
   const running = worker.run();
   running.catch(() => {}); // whoever cares awaits it
   onTestFinished(async () => {
@@ -29,7 +29,7 @@ export function start(worker: Worker<never>): Promise<void> {
 }
 
 /** Resolves when no job of the queue is ready or running. */
-export async function drained(queue: SimpleQueue<never>): Promise<void> {
+export async function drained(queue: Pick<SimpleQueue, "stats">): Promise<void> {
   await until(async () => {
     const { ready, processing } = await queue.stats();
     return ready + processing === 0;

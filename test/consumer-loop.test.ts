@@ -1,0 +1,145 @@
+import { LeaseExpiredError, StorageError } from "localqueue";
+import { describe, expect, test } from "vitest";
+import { ConsumerLoop, type Ending, type Work } from "../dist/consumer-loop.js";
+import type { JobState } from "../dist/state.js";
+import type { Consumer, ConsumerListener, Delivery, Storage } from "../dist/storage/storage.js";
+import { until } from "./support/until.ts";
+
+/**
+ * What a real database does too rarely to wait for: unknown outcomes, and deliveries that were given back before they
+ * were started. The storage is a script; all else is tested on real files.
+ */
+class Script {
+  /** What the loop asked for, and told its work, in order. */
+  readonly log: string[] = [];
+  readonly settlements: (() => JobState)[] = [];
+  starts = true;
+  listener: ConsumerListener | undefined;
+  #delivered = 0;
+
+  constructor(deliveries: number) {
+    this.deliveries = deliveries;
+  }
+  readonly deliveries: number;
+
+  get storage(): Storage {
+    const consumer: Consumer = {
+      claim: (_, { signal }) => {
+        this.log.push("claim");
+        if (this.#delivered < this.deliveries) return Promise.resolve(delivery(++this.#delivered));
+        return new Promise((_, reject) => signal?.addEventListener("abort", () => reject(signal.reason)));
+      },
+      start: () => {
+        if (!this.starts) this.log.push("not started");
+        return this.starts;
+      },
+      close: () => this.log.push("close"),
+    };
+    return {
+      settle: async ({ id }: Delivery, { event }: { event: string }) => {
+        this.log.push(`${event} ${id}`);
+        return (this.settlements.shift() ?? (() => "acked" as const))();
+      },
+      consume: (_: unknown, listener: ConsumerListener) => {
+        this.listener = listener;
+        return consumer;
+      },
+    } as unknown as Storage;
+  }
+
+  get work(): Work<number> {
+    return {
+      open: ({ id }) => id,
+      unreadable: () => ({ event: "release" }),
+      handle: (job) => this.log.push(`handle ${job}`),
+      conclude: async (): Promise<Ending> => ({ settlement: { event: "ack" }, error: undefined }),
+      concluded: (job, _, state) => this.log.push(`${job} is ${state}`),
+      leaseLost: (job) => this.log.push(`${job} is lost`),
+      leaseRenewed: () => {},
+      troubled: () => this.log.push("trouble"),
+    };
+  }
+}
+
+function delivery(id: number): Delivery {
+  const receipt = `receipt ${id}`;
+  return { id, receipt, payload: new Uint8Array(), attempt: 1, jobId: undefined, leaseUntil: 0, enqueuedAt: 0 };
+}
+
+/** Runs a loop on the script until it has logged `last`. */
+async function play(script: Script, last: string): Promise<string[]> {
+  const settings = {
+    slots: 1,
+    leaseMs: 1_000,
+    heartbeatMs: 300,
+    timeoutMs: undefined,
+    graceMs: 1_000,
+    maxAttempts: undefined,
+  };
+  const loop = new ConsumerLoop(script.storage, settings, script.work);
+  const running = loop.run();
+  await until(() => script.log.includes(last));
+  await loop.stop();
+  await running;
+  expect(script.log.pop()).toBe("close");
+  return script.log;
+}
+
+const failing = (error: Error) => (): never => {
+  throw error;
+};
+const unknown = new StorageError("IO", "The commit failed.", { outcome: "unknown" });
+
+test("an outcome and the next claim are asked for together, before either is answered", async () => {
+  const log = await play(new Script(2), "2 is acked");
+  expect(log).toEqual([
+    "claim",
+    "handle 1",
+    "ack 1",
+    "claim",
+    "1 is acked",
+    "handle 2",
+    "ack 2",
+    "claim",
+    "2 is acked",
+  ]);
+});
+
+test("a delivery that was given back before it was started is dropped without a word", async () => {
+  const script = new Script(1);
+  script.starts = false;
+  expect(await play(script, "not started")).toEqual(["claim", "not started", "claim"]);
+});
+
+describe("an outcome whose fate is unknown", () => {
+  test("is asked for again, and recorded", async () => {
+    const script = new Script(1);
+    script.settlements.push(failing(unknown));
+    const log = await play(script, "1 is acked");
+    expect(log).toEqual(["claim", "handle 1", "ack 1", "claim", "trouble", "ack 1", "1 is acked"]);
+  });
+
+  test("is not taken for a lost lease when it had come true", async () => {
+    const script = new Script(1);
+    script.settlements.push(failing(unknown), failing(new LeaseExpiredError("over")));
+    const log = await play(script, "trouble");
+    expect(log).toEqual(["claim", "handle 1", "ack 1", "claim", "trouble", "ack 1"]);
+  });
+
+  test("keeps its slot from beginning anything else", async () => {
+    const script = new Script(2);
+    script.settlements.push(failing(unknown));
+    const log = await play(script, "2 is acked");
+    expect(log.indexOf("handle 2")).toBeGreaterThan(log.indexOf("1 is acked"));
+  });
+});
+
+test("an outcome that certainly failed is a lost lease when the lease is over afterwards", async () => {
+  const script = new Script(1);
+  script.settlements.push(
+    failing(new StorageError("DISK_FULL", "Full.", { outcome: "failed" })),
+    failing(new LeaseExpiredError("over")),
+  );
+  const log = await play(script, "1 is lost");
+  expect(log).toEqual(["claim", "handle 1", "ack 1", "claim", "trouble", "ack 1", "1 is lost"]);
+});

@@ -1,0 +1,69 @@
+// Opens a queue and does a little of everything, but is killed right before its n-th statement that changes something.
+import { Connection } from "../../dist/storage/sqlite/connection.js";
+import { loadDriver } from "../../dist/storage/sqlite/driver.js";
+import { Engine } from "../../dist/storage/sqlite/engine.js";
+import { cellTime, monotonicMs, SIGNAL, SIGNALS } from "../../dist/storage/sqlite/protocol.js";
+import { input, say } from "./lines.mjs";
+
+let changes = 0;
+function run(sql, statement) {
+  const changesNothing = /^(PRAGMA|SELECT)/.test(sql);
+  if (!changesNothing && ++changes === input.killAt) process.kill(process.pid, "SIGKILL");
+  return statement();
+}
+
+const driver = loadDriver();
+function open(file) {
+  const db = driver.open(file);
+  return {
+    get inTransaction() {
+      return db.inTransaction;
+    },
+    exec: (sql) => run(sql, () => db.exec(sql)),
+    prepare: (sql) => {
+      const statement = db.prepare(sql);
+      return {
+        run: (parameters) => run(sql, () => statement.run(parameters)),
+        get: (parameters) => run(sql, () => statement.get(parameters)),
+        all: (parameters) => run(sql, () => statement.all(parameters)),
+      };
+    },
+    close: () => db.close(),
+  };
+}
+
+const signals = new Int32Array(new SharedArrayBuffer(SIGNALS * 4));
+Atomics.store(signals, SIGNAL.tick, cellTime(monotonicMs()));
+let answer;
+const engine = new Engine({
+  connection: new Connection({ directory: input.location, driver: { ...driver, open } }),
+  signals,
+  clock: Date.now,
+  monotonic: monotonicMs,
+  post: ({ answers }) => {
+    for (const one of answers) {
+      answer = one;
+      say("answer", { to: one.id });
+    }
+  },
+});
+
+let commands = 0;
+function ask(command) {
+  const base = { id: ++commands, session: 1, queue: "default", fsync: false, lockMs: 5_000 };
+  engine.receive({ kind: "batch", commands: [{ ...base, ...command }] });
+  for (answer = undefined; answer === undefined; ) engine.step();
+  return answer;
+}
+
+const entry = (jobId = null) => ({ payload: new Uint8Array([49]), jobId, delayMs: 0, maxAttempts: 1 });
+const settle = (lease, move) => ask({ op: "settle", lease, move });
+
+ask({ op: "put", bytes: 1, entries: [entry("one")] });
+ask({ op: "put", bytes: 3, entries: [entry("one"), entry("two"), entry("three")] });
+const { claimed } = ask({ op: "claim", limit: 2, leaseMs: 3_600_000, waitMs: 0 });
+settle(claimed[0], { event: "ack" });
+settle(claimed[1], { event: "release" });
+const [again] = ask({ op: "claim", limit: 1, leaseMs: 3_600_000, waitMs: 0 }).claimed;
+settle(again, { event: "nack", delayMs: 0, lastError: "no", exhaustedReason: "retries_exhausted" });
+say("finished", { changes });

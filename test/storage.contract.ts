@@ -1,0 +1,16 @@
+import { describe } from "vitest";
+import { claimingContract } from "./contract/claiming.ts";
+import { puttingContract } from "./contract/putting.ts";
+import { transitionsContract } from "./contract/transitions.ts";
+import { waitingContract } from "./contract/waiting.ts";
+import type { Backend } from "./support/backend.ts";
+
+/** What every storage promises, whatever the database: run by one test file per backend. */
+export function storageContract(backend: Backend): void {
+  describe(`a ${backend.name} storage`, () => {
+    transitionsContract(backend);
+    puttingContract(backend);
+    claimingContract(backend);
+    waitingContract(backend);
+  });
+}

@@ -1,0 +1,99 @@
+import fs from "node:fs";
+import os from "node:os";
+import path from "node:path";
+import { STATES } from "../../dist/state.js";
+import { openStorage } from "../../dist/storage/location.js";
+import { type Database, loadDriver, type Row } from "../../dist/storage/sqlite/driver.js";
+import type { Storage } from "../../dist/storage/storage.js";
+import type { Backend, Bench, Edits, StoredJob } from "./backend.ts";
+
+/** The column behind each property. */
+const COLUMNS: Readonly<Record<keyof StoredJob, string>> = {
+  id: "id",
+  queue: "queue",
+  payload: "CAST(payload AS TEXT)",
+  state: "status",
+  attempts: "attempts",
+  maxAttempts: "max_attempts",
+  releases: "releases",
+  availableAt: "available_at",
+  leaseUntil: "lease_until",
+  receipt: "receipt",
+  lastError: "last_error",
+  failureReason: "failure_reason",
+  failureCategory: "failure_category",
+  jobId: "job_id",
+  createdAt: "created_at",
+  updatedAt: "updated_at",
+};
+
+const TIMES = ["available_at", "lease_until", "created_at", "updated_at"];
+
+export const sqliteBackend: Backend = {
+  name: "SQLite",
+  open: () => Promise.resolve(new SqliteBench()),
+};
+
+/** Looks at the database through a connection of its own, which shares the library with the engine under test. */
+class SqliteBench implements Bench {
+  readonly #directory = fs.mkdtempSync(path.join(os.tmpdir(), "localqueue-"));
+  readonly #storages: Storage[] = [];
+  #db: Database | undefined;
+
+  storage(queue = "default"): Storage {
+    const storage = openStorage(this.#directory, { queue, fsync: undefined });
+    this.#storages.push(storage);
+    return storage;
+  }
+
+  get #sql(): Database {
+    if (this.#db === undefined) {
+      this.#db = loadDriver().open(path.join(this.#directory, "localqueue.db"));
+      this.#db.exec("PRAGMA busy_timeout = 5000; PRAGMA synchronous = OFF");
+    }
+    return this.#db;
+  }
+
+  async jobs(queue?: string): Promise<StoredJob[]> {
+    const columns = Object.entries(COLUMNS).map(([name, sql]) => `${sql} AS ${name}`);
+    const which = queue === undefined ? "" : "WHERE queue = :queue";
+    const rows = this.#sql.prepare(`SELECT ${columns.join(", ")} FROM messages ${which} ORDER BY id`);
+    return rows.all({ queue: queue ?? null }).map(toStoredJob);
+  }
+
+  async exact(id: number): Promise<unknown> {
+    const names = this.#sql.prepare("SELECT name FROM pragma_table_info('messages')").all();
+    const columns = names.map(({ name }) => `typeof(${name}) || ' ' || quote(${name}) AS ${name}`);
+    return this.#sql.prepare(`SELECT ${columns.join(", ")} FROM messages WHERE id = :id`).get({ id });
+  }
+
+  async edit(id: number, changes: Edits): Promise<void> {
+    const sets = Object.keys(changes).map((name) => `${COLUMNS[name as keyof Edits]} = :${name}`);
+    this.#sql.prepare(`UPDATE messages SET ${sets.join(", ")} WHERE id = :id`).run({ ...changes, id });
+  }
+
+  async age(ms: number): Promise<void> {
+    const sets = TIMES.map((column) => `${column} = ${column} - :ms`);
+    this.#sql.prepare(`UPDATE messages SET ${sets.join(", ")}`).run({ ms });
+  }
+
+  async remove(id: number): Promise<void> {
+    this.#sql.prepare("DELETE FROM messages WHERE id = :id").run({ id });
+  }
+
+  async lock(): Promise<() => Promise<void>> {
+    this.#sql.exec("BEGIN IMMEDIATE");
+    return async () => this.#sql.exec("ROLLBACK");
+  }
+
+  async close({ keep } = { keep: false }): Promise<void> {
+    await Promise.all(this.#storages.map((storage) => storage.close()));
+    this.#db?.close();
+    if (keep) process.stderr.write(`Kept for inspection: ${this.#directory}\n`);
+    else fs.rmSync(this.#directory, { recursive: true, force: true });
+  }
+}
+
+function toStoredJob(row: Row): StoredJob {
+  return { ...row, state: STATES[row["state"] as number] } as unknown as StoredJob;
+}
