@@ -1,10 +1,21 @@
-import { setMaxListeners } from "node:events";
+const listenersOf = new WeakMap<AbortSignal, Set<() => void>>();
 
-/** A controller whose signal any number of waits may listen to: Node warns at the eleventh otherwise. */
-export function sharedController(): AbortController {
-  const controller = new AbortController();
-  setMaxListeners(0, controller.signal);
-  return controller;
+/**
+ * Calls `listener` when `signal` aborts; the function that is returned ends that. Any number of waits may share a
+ * signal: it gets one listener from us, where Node would warn at the eleventh.
+ */
+export function onAbort(signal: AbortSignal, listener: () => void): () => void {
+  let listeners = listenersOf.get(signal);
+  if (listeners === undefined) {
+    const all = new Set<() => void>();
+    signal.addEventListener("abort", () => all.forEach((each) => void each()), { once: true });
+    listenersOf.set(signal, all);
+    listeners = all;
+  }
+  // Of its own, so that a function that listens twice is called twice.
+  const call = (): void => listener();
+  listeners.add(call);
+  return () => void listeners.delete(call);
 }
 
 /** What `promise` gives, unless `signal` aborts first: then rejects with its reason, and the promise is forgotten. */
@@ -13,8 +24,7 @@ export function unlessAborted<T>(promise: PromiseLike<T>, signal: AbortSignal | 
   return new Promise((resolve, reject) => {
     const abort = (): void => reject(signal.reason);
     if (signal.aborted) abort();
-    signal.addEventListener("abort", abort);
-    const forget = (): void => signal.removeEventListener("abort", abort);
+    const forget = onAbort(signal, abort);
     Promise.resolve(promise).then(resolve, reject).finally(forget);
   });
 }
@@ -27,17 +37,13 @@ export async function withEither<T>(
 ): Promise<T> {
   if (second === undefined) return use(first);
   const either = new AbortController();
-  const unfollow = [first, second].map((signal) => follow(signal, either));
+  const unfollow = [first, second].map((signal) => {
+    if (signal.aborted) either.abort(signal.reason);
+    return onAbort(signal, () => either.abort(signal.reason));
+  });
   try {
     return await use(either.signal);
   } finally {
     for (const stop of unfollow) stop();
   }
-}
-
-function follow(signal: AbortSignal, follower: AbortController): () => void {
-  const abort = (): void => follower.abort(signal.reason);
-  if (signal.aborted) abort();
-  signal.addEventListener("abort", abort);
-  return () => signal.removeEventListener("abort", abort);
 }

@@ -1,4 +1,4 @@
-import { sharedController, unlessAborted } from "./abort.ts";
+import { unlessAborted } from "./abort.ts";
 import { LeaseExpiredError, QueueClosedError } from "./errors.ts";
 import { type HandlerContext, HandlerRun, type Result } from "./handler-run.ts";
 import { mayPass, Patience } from "./patience.ts";
@@ -52,9 +52,9 @@ export class ConsumerLoop<J> {
   readonly #patience: Patience;
   readonly #running = new Map<string, { readonly job: J; readonly run: HandlerRun }>();
   /** Aborted by the first step of stopping: claim nothing more. */
-  readonly #claiming = sharedController();
+  readonly #claiming = new AbortController();
   /** Aborted by the last step of stopping: wait for nothing more. */
-  readonly #waiting = sharedController();
+  readonly #waiting = new AbortController();
   #hasHandled = false;
   /** Why the loop cannot go on. */
   #fault: { readonly error: unknown } | undefined;

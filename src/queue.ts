@@ -1,4 +1,4 @@
-import { sharedController, unlessAborted, withEither } from "./abort.ts";
+import { unlessAborted, withEither } from "./abort.ts";
 import { EmptyError, QueueClosedError } from "./errors.ts";
 import {
   ClaimedJob,
@@ -74,7 +74,7 @@ export class SimpleQueue<T = unknown> {
   readonly #consumers = new Set<Stoppable>();
   readonly #watches = new Map<string, SettlementWatch>();
   /** Aborted by `close()`: ends what waits for a job. */
-  readonly #ending = sharedController();
+  readonly #ending = new AbortController();
   #closed: Promise<void> | undefined;
 
   /** `location` is a directory, as a path or a `file:` URL; it is created with its parents when it is first used. */

@@ -1,5 +1,6 @@
 import { performance } from "node:perf_hooks";
 import * as timers from "node:timers";
+import { onAbort } from "./abort.ts";
 
 /** Captured when the package is loaded: a test framework that fakes time later must not stop a queue. */
 export const setTimeout: typeof timers.setTimeout = timers.setTimeout;
@@ -15,11 +16,11 @@ export function sleep(ms: number, signal: AbortSignal): Promise<void> {
     if (signal.aborted) return resolve();
     const end = (): void => {
       clearTimeout(timer);
-      signal.removeEventListener("abort", end);
+      forget();
       resolve();
     };
     const timer = setTimeout(end, ms);
-    signal.addEventListener("abort", end);
+    const forget = onAbort(signal, end);
   });
 }
 

@@ -1,3 +1,4 @@
+import { onAbort } from "../../abort.ts";
 import { LeaseExpiredError, PayloadError, QueueClosedError, StorageError } from "../../errors.ts";
 import { clearTimeout, monotonicNow, queueMicrotask, setTimeout } from "../../timers.ts";
 import { DirectoryWatch } from "./changes.ts";
@@ -54,7 +55,7 @@ interface Request {
   readonly resolve: (reply: Reply) => void;
   readonly reject: (reason: unknown) => void;
   readonly signal: AbortSignal | undefined;
-  readonly onAbort: () => void;
+  readonly forgetSignal: (() => void) | undefined;
   /** Where it waits; `undefined` once it was sent. */
   batch: OutgoingBatch | undefined;
 }
@@ -123,7 +124,6 @@ export class Client {
       const command = make(id, batch);
       batch.commands.push(command);
       const askedAt = monotonicNow();
-      const onAbort = (): void => this.#abort(id);
       this.#requests.set(id, {
         command,
         bytes: cost,
@@ -133,10 +133,9 @@ export class Client {
         resolve,
         reject,
         signal,
-        onAbort,
+        forgetSignal: signal && onAbort(signal, () => this.#abort(id)),
         batch,
       });
-      signal?.addEventListener("abort", onAbort);
       this.#buffered += cost;
       if (this.#requests.size === 1) {
         this.#thread?.keepAlive(true);
@@ -188,8 +187,8 @@ export class Client {
       const request = this.#requests.get(command.id) as Request;
       request.batch = undefined;
       const waitedMs = Math.floor(now - request.askedAt);
-      if (waitedMs < 1) continue;
-      const lockMs = Math.max(0, command.lockMs - waitedMs);
+      if (waitedMs < 1 && request.endsAt - now >= command.lockMs) continue;
+      const lockMs = Math.max(0, Math.min(command.lockMs - waitedMs, request.endsAt - now));
       commands[i] =
         command.op === "claim"
           ? { ...command, lockMs, waitMs: Math.max(0, command.waitMs - waitedMs) }
@@ -213,7 +212,7 @@ export class Client {
   #settled(request: Request): void {
     this.#requests.delete(request.command.id);
     this.#buffered -= request.bytes;
-    request.signal?.removeEventListener("abort", request.onAbort);
+    request.forgetSignal?.();
     if (this.#requests.size === 0) this.#thread?.keepAlive(false);
   }
 

@@ -106,7 +106,7 @@ export class Engine {
         break;
       case "consume": {
         const { consumer: id, settings, held } = message;
-        const consumer = { id, settings, cells: new Int32Array(settings.cells) };
+        const consumer = { id, settings, cells: new Int32Array(settings.cells), occupants: [] };
         this.#consumers.set(id, consumer);
         for (const lease of held) this.#leases.add(lease, consumer, lease.slot);
         if (held.length > 0) this.#leases.renewAllAt(this.#monotonic());

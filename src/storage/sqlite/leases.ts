@@ -10,6 +10,8 @@ export interface EngineConsumer {
   readonly id: number;
   readonly settings: ConsumerOnWire;
   readonly cells: Int32Array;
+  /** The receipt of the delivery that each slot was given last. */
+  readonly occupants: string[];
 }
 
 export interface HeldLease extends Lease {
@@ -62,7 +64,13 @@ export class Leases {
       endsAt: now + leaseMs,
     };
     this.#held.set(lease.receipt, held);
+    consumer.occupants[slot] = lease.receipt;
     this.#schedule(held);
+  }
+
+  /** What the slot's cell says is about this delivery, not about a later one. */
+  #occupies({ consumer, slot, receipt }: HeldLease): boolean {
+    return consumer.occupants[slot] === receipt;
   }
 
   delete(receipt: string): void {
@@ -116,8 +124,9 @@ export class Leases {
   /** Takes over the deliveries that a stalled client was given and never started. */
   takeUnstarted(): HeldLease[] {
     const unstarted = [...this.#held.values()].filter(
-      ({ consumer, slot }) =>
-        Atomics.compareExchange(consumer.cells, slot, SLOT.waiting, SLOT.returned) === SLOT.waiting,
+      (held) =>
+        this.#occupies(held) &&
+        Atomics.compareExchange(held.consumer.cells, held.slot, SLOT.waiting, SLOT.returned) === SLOT.waiting,
     );
     for (const { receipt } of unstarted) this.#held.delete(receipt);
     return unstarted;
@@ -127,6 +136,11 @@ export class Leases {
   #keepTime(held: HeldLease, now: number): boolean {
     const { timeoutMs, graceMs } = held.consumer.settings;
     if (timeoutMs === undefined || held.timeoutAt > now) return false;
+    if (!this.#occupies(held)) {
+      // Its handler has ended: only the settlement is still under way.
+      held.timeoutAt = Number.POSITIVE_INFINITY;
+      return false;
+    }
     const cell = Atomics.load(held.consumer.cells, held.slot);
     const ran = cell > 0 ? elapsedSince(cell, now) : 0;
     if (ran < timeoutMs) {
