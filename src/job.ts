@@ -171,7 +171,7 @@ export const itemOptions: KnownOptions<Full<EnqueueItemOptions, "delayMs">> = {
   maxRetries: optional(whole.retries),
 };
 
-export const readItemOptions: OptionsReader<Full<EnqueueItemOptions, "delayMs">> = optionsReader(itemOptions);
+const readItemOptions: OptionsReader<Full<EnqueueItemOptions, "delayMs">> = optionsReader(itemOptions);
 
 /** An item of `putMany`, read. */
 export interface Draft<T> extends Full<EnqueueItemOptions, "delayMs"> {

@@ -4,10 +4,9 @@
  */
 
 export type JobState = "ready" | "processing" | "acked" | "failed";
-export const STATES: readonly JobState[] = ["ready", "processing", "acked", "failed"];
 
-/** The numbers in the column `status`, which the Python package shares. A state's number is its place in `STATES`. */
-export const STATUS: Readonly<Record<JobState, number>> = { ready: 0, processing: 1, acked: 2, failed: 3 };
+/** A state's place here is its number in the column `status`, which the Python package shares. */
+export const STATES: readonly JobState[] = ["ready", "processing", "acked", "failed"];
 
 export type JobEvent = "claim" | "extend" | "ack" | "nack" | "fail" | "release" | "expire";
 export const EVENTS: readonly JobEvent[] = ["claim", "extend", "ack", "nack", "fail", "release", "expire"];

@@ -63,7 +63,7 @@ test("sixteen processes open a new directory at the same moment, and all of them
   const root = tempDirectory();
   const programs = Array.from({ length: 16 }, () => new Program("open.mjs"));
   for (const program of programs) await program.hears("ready");
-  for (let round = 0; round < 8; round++) {
+  for (let round = 0; round < 5; round++) {
     const location = path.join(root, `${round}`, "new");
     const at = Date.now() + 30;
     for (const program of programs) program.tell({ location, at });

@@ -1,7 +1,8 @@
 import { createHash } from "node:crypto";
 import { createRequire } from "node:module";
 
-const webhooks = createRequire(import.meta.url)("@octokit/webhooks-examples");
+const require = createRequire(import.meta.url);
+const webhooks = require("@octokit/webhooks-examples");
 
 /** Real payloads of GitHub's webhooks. */
 export const payloads = webhooks.flatMap(({ name: event, examples }) =>

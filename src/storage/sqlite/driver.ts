@@ -22,8 +22,8 @@ export interface Database {
   close(): void;
 }
 
-export type Value = number | string | Uint8Array | null;
-export type Parameters = { readonly [name: string]: Value };
+type Value = number | string | Uint8Array | null;
+type Parameters = { readonly [name: string]: Value };
 export type Row = Record<string, Value>;
 
 export interface Statement {
