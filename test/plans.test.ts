@@ -73,6 +73,12 @@ describe.each([
         name,
         used: ACCESS[name as StatementName],
       });
+      // Not left to the planner: other data may lead it elsewhere.
+      const named = [...sql.matchAll(/INDEXED BY (\w+)/g)].map(([, index]) => index);
+      expect({ name, named }).toEqual({
+        name,
+        named: ACCESS[name as StatementName].filter((index) => index !== PRIMARY_KEY),
+      });
       expect({ name, sorts: plan.filter((step) => step.includes("TEMP B-TREE")) }).toEqual({ name, sorts: [] });
       const scans = MAY_SCAN.has(name) ? [] : steps.filter((step) => step.startsWith("SCAN"));
       expect({ name, scans }).toEqual({ name, scans: [] });

@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
 import { Connection } from "../dist/storage/sqlite/connection.js";
-import { loadDriver } from "../dist/storage/sqlite/driver.js";
+import { loadDriver, type Row } from "../dist/storage/sqlite/driver.js";
 import { Transitions } from "../dist/storage/sqlite/transitions.js";
 import { LEASE_MS, onlyJob, openBench, put, takeOne } from "./contract/jobs.ts";
 import { storageContract } from "./storage.contract.ts";
@@ -29,8 +29,13 @@ describe("a claim that is aborted after the engine committed it", () => {
 /** The verbs on a connection of their own, at a time of the test's choosing, each in a transaction. */
 class Verbs {
   now = 1_800_000_000_000;
+  /** How far the clock goes on whenever it is read. */
+  tick = 0;
   readonly #connection = new Connection({ directory: tempDirectory(), driver: loadDriver() });
-  readonly #transitions = new Transitions(this.#connection, () => this.now);
+  readonly #transitions = new Transitions(this.#connection, () => {
+    this.now += this.tick;
+    return this.now;
+  });
   readonly #look = loadDriver().open(this.#connection.file);
 
   run<T>(work: (transitions: Transitions) => T): T {
@@ -53,6 +58,13 @@ class Verbs {
       transitions.promote("q");
       return transitions.claim("q", LEASE_MS, null);
     });
+  }
+
+  /** The only job, as stored. */
+  row(): Row {
+    const rows = this.#look.prepare("SELECT * FROM messages").all();
+    expect(rows).toHaveLength(1);
+    return rows[0] ?? {};
   }
 
   /** The types of everything that is stored of the jobs and their counts. */
@@ -107,6 +119,35 @@ describe("what is stored", () => {
     }
     verbs.close();
   });
+});
+
+test("every verb writes its times from one reading of the clock, which goes on all the time", () => {
+  const verbs = new Verbs();
+  verbs.tick = 3;
+  const after = (column: string): number => Number(verbs.row()[column]) - Number(verbs.row()["updated_at"]);
+  verbs.put();
+  expect([after("available_at"), after("created_at")]).toEqual([0, 0]);
+  const endings = [
+    { event: "nack", delayMs: 0, lastError: undefined, exhaustedReason: "retries_exhausted" },
+    { event: "release" },
+    { event: "nack", delayMs: 70, lastError: undefined, exhaustedReason: "retries_exhausted" },
+  ] as const;
+  for (const ending of endings) {
+    const lease = verbs.claim() ?? { id: 0, receipt: "" };
+    expect(after("lease_until")).toBe(LEASE_MS);
+    for (const verb of ["extend", "renew"] as const) {
+      const until = verbs.run((transitions) => transitions[verb]("q", lease, 9000));
+      expect([after("lease_until"), verbs.row()["lease_until"]]).toEqual([9000, until]);
+    }
+    verbs.run((transitions) => transitions.settle("q", lease, ending));
+    expect(after("available_at")).toBe("delayMs" in ending ? ending.delayMs : 0);
+  }
+  verbs.now += 100;
+  verbs.claim();
+  verbs.now += LEASE_MS;
+  verbs.run((transitions) => transitions.expire("q", null));
+  expect(after("available_at")).toBe(0);
+  verbs.close();
 });
 
 describe("to the millisecond", () => {
