@@ -58,7 +58,7 @@ const moves: { readonly [S in JobState]: { readonly [E in JobEvent]?: Move } } =
     extend: (job) => job,
     ack: (job) => ({ ...job, state: "acked" }),
     nack: endDelivery,
-    fail: (job) => ({ ...job, state: "failed" }),
+    fail: (job) => ({ ...job, state: "failed", releases: 0 }),
     release: (job) =>
       job.releases < MAX_RELEASES
         ? { ...job, state: "ready", attempts: job.attempts - 1, releases: job.releases + 1 }

@@ -76,7 +76,7 @@ export class ClockWatch {
     for (const { id } of delayed) statements.pullBackDelay.run({ id: id as number, now });
     return () => {
       if (delayed.length < SLICE) this.#queues.shift();
-      else current.from = delayed.at(-1)?.["available_at"] as number;
+      else current.from = delayed.at(-1)?.["due"] as number;
     };
   }
 }

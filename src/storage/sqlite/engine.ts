@@ -73,7 +73,7 @@ export class Engine {
   readonly #consumers = new Map<number, EngineConsumer>();
   readonly #claims = new Map<string, QueueClaims>();
   #pending: Pending[] = [];
-  #stats: StatsCommand[] = [];
+  #stats: { readonly command: StatsCommand; lockEndsAt: number }[] = [];
   /** Work of our own that is done once: it is kept while the database is locked. */
   #own: Step[] = [];
   #planned: { readonly at: number; readonly wall: number } | undefined;
@@ -126,7 +126,7 @@ export class Engine {
     const now = this.#monotonic();
     const batch = { open: 0 };
     for (const command of commands) {
-      if (command.op === "stats") this.#stats.push(command);
+      if (command.op === "stats") this.#stats.push({ command, lockEndsAt: now + command.lockMs });
       else if (command.op === "claim") this.#await(command, now);
       else {
         batch.open++;
@@ -165,8 +165,8 @@ export class Engine {
 
   #closeSession(session: number): void {
     const latest = this.#monotonic() + CLOSING_MS;
-    for (const pending of this.#pending) {
-      if (pending.command.session === session) pending.lockEndsAt = Math.min(pending.lockEndsAt, latest);
+    for (const asked of [...this.#pending, ...this.#stats]) {
+      if (asked.command.session === session) asked.lockEndsAt = Math.min(asked.lockEndsAt, latest);
     }
     this.#withdraw((command) => command.session === session, "closed");
   }
@@ -353,9 +353,16 @@ export class Engine {
   #answerStats(): void {
     if (this.#stats.length === 0) return;
     // A Python client has opened the file since: the counts must be made anew, which takes a transaction.
-    if (this.#connection.layoutChanged() && this.#groupCommit.run([nothing], BUSY_SLICE_MS).length > 0) return;
-    for (const { id, queue } of this.#stats.splice(0))
-      this.#outbox.answer({ id, stats: this.#transitions.stats(queue) });
+    if (this.#connection.layoutChanged() && this.#groupCommit.run([nothing], BUSY_SLICE_MS).length > 0) {
+      const now = this.#monotonic();
+      const late = this.#stats.filter(({ lockEndsAt }) => lockEndsAt <= now);
+      for (const { command } of late) this.#outbox.fail(command.id, this.#busy());
+      this.#stats = this.#stats.filter(({ lockEndsAt }) => lockEndsAt > now);
+      return;
+    }
+    for (const { command } of this.#stats.splice(0)) {
+      this.#outbox.answer({ id: command.id, stats: this.#transitions.stats(command.queue) });
+    }
   }
 
   /** Tells claims that their time is up: nothing came, or there is work but the lock cannot be had. */
@@ -380,7 +387,7 @@ export class Engine {
     for (const { waiters } of this.#claims.values()) {
       for (const { command } of waiters.splice(0)) this.#outbox.fail(command.id, error);
     }
-    for (const { id } of this.#stats.splice(0)) this.#outbox.fail(id, error);
+    for (const { command } of this.#stats.splice(0)) this.#outbox.fail(command.id, error);
   }
 
   #hasWaiters(): boolean {

@@ -31,10 +31,17 @@ export function prepareFiles(directory: string): string {
   const file = path.join(directory, DATABASE_FILE);
   try {
     createPrivately(file);
-    fs.accessSync(file, fs.constants.R_OK | fs.constants.W_OK);
     fs.accessSync(directory, fs.constants.W_OK | fs.constants.X_OK);
   } catch (cause) {
     throw locationError(file, cause);
+  }
+  // Somebody with other privileges may have left a -wal or -shm that only they can use.
+  for (const name of [file, `${file}-wal`, `${file}-shm`]) {
+    try {
+      fs.accessSync(name, fs.constants.R_OK | fs.constants.W_OK);
+    } catch (cause) {
+      if (name === file || fs.existsSync(name)) throw locationError(name, cause);
+    }
   }
   if (!fs.statSync(file).isFile()) {
     throw new StorageError("BAD_LOCATION", `${file} is not a file. Choose another directory.`);

@@ -9,6 +9,9 @@ import type { Database, Statement } from "./driver.ts";
 /** Who may end or extend a delivery: the holder of the receipt, until the lease ends. */
 const HELD = "id = :id AND queue = :queue AND status = 1 AND receipt = :receipt AND lease_until > :now";
 
+/** A number that other programs wrote, as far as JavaScript can hold it: some libraries throw otherwise. */
+const safe = (column: string): string => `max(min(${column}, 9007199254740991), -9007199254740991)`;
+
 /** Rows that a claim moves along before it takes its own; the engine drains longer queues of them in slices. */
 export const SLICE = 100;
 
@@ -55,18 +58,18 @@ export const SQL: Readonly<Record<StatementName, string>> = {
   /** What a claim would find, and when there will be more. */
   look: `SELECT
     EXISTS (SELECT 1 FROM messages INDEXED BY localqueue_ready WHERE ${READY}) AS ready,
-    (SELECT min(available_at, 9007199254740991) FROM messages INDEXED BY localqueue_delayed
+    (SELECT ${safe("available_at")} FROM messages INDEXED BY localqueue_delayed
       WHERE ${DUE} ORDER BY available_at LIMIT 1) AS due,
-    (SELECT min(lease_until, 9007199254740991) FROM messages INDEXED BY localqueue_leased
-      WHERE queue = :queue AND status = 1 ORDER BY lease_until LIMIT 1) AS expiry`,
+    (SELECT ${safe("lease_until")} FROM messages INDEXED BY localqueue_leased
+      WHERE queue = :queue AND status = 1 AND lease_until IS NOT NULL ORDER BY lease_until LIMIT 1) AS expiry`,
 
   /** A delayed job whose time has come joins the ready ones: \`updated_at\` decides in which index it stands. */
-  promote: `UPDATE messages SET updated_at = :now WHERE status = 0 AND id IN (
+  promote: `UPDATE messages NOT INDEXED SET updated_at = :now WHERE status = 0 AND id IN (
       SELECT id FROM messages INDEXED BY localqueue_delayed WHERE ${DUE} AND available_at <= :now
       ORDER BY available_at LIMIT ${SLICE})`,
 
   /** Leases that ran out: another delivery if the budget allows one, else a dead letter. */
-  expire: `UPDATE messages SET
+  expire: `UPDATE messages NOT INDEXED SET
       status = CASE WHEN attempts < coalesce(:budget, max_attempts) THEN 0 ELSE 3 END,
       max_attempts = coalesce(:budget, max_attempts),
       available_at = CASE WHEN attempts < coalesce(:budget, max_attempts) THEN :now ELSE available_at END,
@@ -88,8 +91,8 @@ export const SQL: Readonly<Record<StatementName, string>> = {
       receipt = :receipt, lease_until = :now + :leaseMs, updated_at = :now
     WHERE status = 0 AND id = (
       SELECT id FROM messages INDEXED BY localqueue_ready WHERE ${READY} ORDER BY id LIMIT 1)
-    RETURNING id, CAST(payload AS BLOB) AS payload, min(attempts, 9007199254740991) AS attempts, job_id,
-      min(created_at, 9007199254740991) AS created_at`,
+    RETURNING id, CAST(payload AS BLOB) AS payload, ${safe("attempts")} AS attempts, job_id,
+      ${safe("created_at")} AS created_at`,
 
   ack: `UPDATE messages SET status = 2, receipt = NULL, lease_until = NULL, updated_at = :now WHERE ${HELD}`,
 
@@ -139,7 +142,7 @@ export const SQL: Readonly<Record<StatementName, string>> = {
   /** Rows written in what is now the future: the clock was set back by more than a second. */
   aheadLeased: `SELECT id FROM messages INDEXED BY localqueue_leased
     WHERE status = 1 AND updated_at > :now + 1000 LIMIT ${SLICE}`,
-  aheadDelayed: `SELECT id, available_at FROM messages INDEXED BY localqueue_delayed
+  aheadDelayed: `SELECT id, ${safe("available_at")} AS due FROM messages INDEXED BY localqueue_delayed
     WHERE queue = :queue AND status = 0 AND available_at > updated_at AND available_at >= :from AND updated_at > :now + 1000
     ORDER BY available_at LIMIT ${SLICE}`,
   pullBackLease: `UPDATE messages SET lease_until = :now + (lease_until - updated_at), updated_at = :now
@@ -147,7 +150,7 @@ export const SQL: Readonly<Record<StatementName, string>> = {
   pullBackDelay: `UPDATE messages SET available_at = :now + (available_at - updated_at), updated_at = :now
     WHERE id = :id AND status = 0 AND available_at > updated_at AND updated_at > :now + 1000`,
   resetClock: `UPDATE localqueue_counts SET clock = :now WHERE clock > :now`,
-  clock: `SELECT max(clock) AS clock FROM localqueue_counts`,
+  clock: `SELECT max(${safe("clock")}) AS clock FROM localqueue_counts`,
   queues: `SELECT queue FROM localqueue_counts`,
 
   dataVersion: "PRAGMA data_version",
