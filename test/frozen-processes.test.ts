@@ -11,7 +11,7 @@ test("a worker that was stopped past its lease loses the job to another one, and
   await using queue = new SimpleQueue<object>(location);
   const zombie = new Program("worker.mjs", { location, options });
   await zombie.hears("running");
-  const { id } = await queue.put({ waitsMs: 600 });
+  const { id } = await queue.put({ waitsMs: 1_000 });
   expect(await zombie.hears("handling")).toMatchObject({ id, attempt: 1 });
   zombie.signal("SIGSTOP");
   const successor = new Program("worker.mjs", { location, options });

@@ -80,7 +80,7 @@ test("when workers are killed at random, every job is done in the end, and each 
   const jobs = 2_000;
   const kills = 10;
   const slots = 4;
-  const input = { location, options: { leaseMs: 2_000 }, workerOptions: { concurrency: slots } };
+  const input = { location, options: { leaseMs: 3_000 }, workerOptions: { concurrency: slots } };
   await using queue = new SimpleQueue(location, { maxRetries: kills });
   await queue.putMany(Array.from({ length: jobs }, () => ({ waitsMs: 5 })));
   const alive = new Set(Array.from({ length: 3 }, () => new Program("worker.mjs", input)));
