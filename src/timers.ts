@@ -7,6 +7,8 @@ export const setTimeout: typeof timers.setTimeout = timers.setTimeout;
 export const clearTimeout: typeof timers.clearTimeout = timers.clearTimeout;
 export const queueMicrotask: typeof globalThis.queueMicrotask = globalThis.queueMicrotask;
 
+export const hrtime: typeof process.hrtime = process.hrtime;
+
 /** Milliseconds that never jump. Only differences mean anything. */
 export const monotonicNow: () => number = performance.now.bind(performance);
 

@@ -223,6 +223,7 @@ export class Connection {
     try {
       db?.close();
     } finally {
+      this.#identity.forgetWal();
       if (this.#mark !== undefined) fs.closeSync(this.#mark);
       this.#mark = undefined;
     }

@@ -40,7 +40,8 @@ export function prepareFiles(directory: string): string {
     try {
       fs.accessSync(name, fs.constants.R_OK | fs.constants.W_OK);
     } catch (cause) {
-      if (name === file || fs.existsSync(name)) throw locationError(name, cause);
+      const isAbsent = (cause as NodeJS.ErrnoException).code === "ENOENT";
+      if (name === file || !isAbsent) throw locationError(name, cause);
     }
   }
   if (!fs.statSync(file).isFile()) {
@@ -144,6 +145,11 @@ export class FileIdentity {
       );
     }
     return wal?.size ?? 0;
+  }
+
+  /** To be called when the connection is closed: whoever closes last deletes the WAL, and the next one makes its own. */
+  forgetWal(): void {
+    this.#wal = undefined;
   }
 }
 

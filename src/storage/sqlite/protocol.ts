@@ -1,5 +1,6 @@
 import type { StorageErrorCode, StorageOutcome } from "../../errors.ts";
 import type { JobState } from "../../state.ts";
+import { hrtime } from "../../timers.ts";
 import type { ConsumerSettings, Enqueued, Lease, QueueStats, Settlement } from "../storage.ts";
 
 /**
@@ -29,7 +30,7 @@ export const SLOT = { waiting: 0, returned: -1 } as const;
 
 /** The same clock in all threads of a process, in whole milliseconds. */
 export function monotonicMs(): number {
-  const [seconds, nanoseconds] = process.hrtime();
+  const [seconds, nanoseconds] = hrtime();
   return seconds * 1000 + Math.floor(nanoseconds / 1e6);
 }
 
