@@ -105,6 +105,7 @@ export class Client {
     let client = clients.get(directory);
     if (client === undefined) {
       client = new Client(directory);
+      if (clients.size === 0) process.on("exit", leaveSqlite);
       clients.set(directory, client);
     }
     client.#users++;
@@ -346,15 +347,26 @@ export class Client {
     if (this.#batches.length > 0) this.#watchPatience();
   }
 
+  /** Blocks until the engine is outside SQLite, for good. */
+  leaveSqlite(): void {
+    this.#thread?.leaveSqlite();
+  }
+
   /** Gives the client back; the last one to do so ends the engine. */
   async release(): Promise<void> {
     this.#users--;
     if (this.#users > 0) return;
     if (clients.get(this.#directory) === this) clients.delete(this.#directory);
+    if (clients.size === 0) process.off("exit", leaveSqlite);
     this.#watch.disarm();
     clearTimeout(this.#patienceTimer);
     await this.#thread?.shutDown();
   }
+}
+
+/** At the end of the process: a thread that is ended inside better-sqlite3 takes the process down with SIGABRT. */
+function leaveSqlite(): void {
+  for (const client of clients.values()) client.leaveSqlite();
 }
 
 function tooLarge(bytes: number): PayloadError {

@@ -1,7 +1,7 @@
 import fs from "node:fs";
 import path from "node:path";
 import { StorageError } from "../../errors.ts";
-import { type Database, type Driver, storageErrorCode, toStorageError } from "./driver.ts";
+import { type Database, type Driver, isConnectionFailure, storageErrorCode, toStorageError } from "./driver.ts";
 import { assertOneLibrary, FileIdentity, prepareFiles } from "./files.ts";
 import { assertCompatible, completeSchema, countsAreTriggered, migrate } from "./schema.ts";
 import { prepareStatements, type Statements } from "./statements.ts";
@@ -210,7 +210,8 @@ export class Connection {
       const row = (this.#db as Database).prepare(`PRAGMA wal_checkpoint(${mode})`).get();
       return { log: Number(row?.["log"]), checkpointed: Number(row?.["checkpointed"]) };
     } catch (error) {
-      if (storageErrorCode(error) !== "BUSY") throw error;
+      // Nobody's misfortune: what was committed is safe in the WAL, and later commits bring another attempt.
+      if (isConnectionFailure(error)) this.close();
       return { log: 0, checkpointed: 0 };
     }
   }

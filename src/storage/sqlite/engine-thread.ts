@@ -1,6 +1,9 @@
 import { MessageChannel, type MessagePort, receiveMessageOnPort, Worker } from "node:worker_threads";
-import { cellTime, type FromEngine, monotonicMs, SIGNAL, type ToEngine } from "./protocol.ts";
+import { cellTime, END, type FromEngine, monotonicMs, SIGNAL, type ToEngine } from "./protocol.ts";
 import type { ThreadData } from "./thread.ts";
+
+/** How long the end of the process is held up for a statement that runs. */
+const LEAVING_MS = 2000;
 
 export interface EngineThreadListener {
   message(message: FromEngine): void;
@@ -18,7 +21,7 @@ export class EngineThread {
   constructor(directory: string, signals: Int32Array, listener: EngineThreadListener) {
     const { port1, port2 } = new MessageChannel();
     const workerData: ThreadData = { directory, port: port2, signals };
-    Atomics.store(signals, SIGNAL.cancelled, 0);
+    Atomics.store(signals, SIGNAL.end, END.no);
     this.#signals = signals;
     this.#port = port1;
     // Options and environment of the program are not for this thread: a loader or a preloaded module could break it.
@@ -64,8 +67,14 @@ export class EngineThread {
     }
   }
 
+  /** Blocks until the engine is outside SQLite, and sees to it that it will not enter it again. */
+  leaveSqlite(): void {
+    Atomics.store(this.#signals, SIGNAL.end, END.exiting);
+    Atomics.wait(this.#signals, SIGNAL.working, 1, LEAVING_MS);
+  }
+
   async shutDown(): Promise<void> {
-    Atomics.store(this.#signals, SIGNAL.cancelled, 1);
+    Atomics.store(this.#signals, SIGNAL.end, END.closing);
     this.post({ kind: "shutdown" });
     this.#worker.ref();
     await this.#exited;

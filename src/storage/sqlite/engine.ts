@@ -196,6 +196,7 @@ export class Engine {
       this.#outbox.flush();
       this.#connection.checkpoint(this.#monotonic());
     } catch (error) {
+      if (isConnectionFailure(error)) this.#connection.close();
       this.#failEverything(toStorageError(error, this.#connection.file));
       this.#outbox.flush();
     }
@@ -222,6 +223,8 @@ export class Engine {
   }
 
   #runBatch(now: number, silentMs: number, stalled: boolean): void {
+    // It may fail, so it comes before anything is taken off a list.
+    const repair = this.#clockWatch.nextStep();
     this.#own.push(...this.#leases.overdueSteps(now));
     if (stalled) this.#own.push(...this.#leases.takeUnstarted().map((lease) => new TakeBackStep(lease)));
     const renewal = this.#leases.renewalStep(now, silentMs);
@@ -230,7 +233,6 @@ export class Engine {
     const callers = new Map(taken.map((pending) => [this.#stepOf(pending), pending]));
     const steps: Step[] = [...(renewal === undefined ? [] : [renewal]), ...own, ...callers.keys()];
     if (!stalled) steps.push(...this.#claimSteps(new Set(taken.map(({ command }) => command.queue)), steps.length > 0));
-    const repair = this.#clockWatch.nextStep();
     if (repair !== undefined) {
       this.#checkAll();
       steps.push(repair);
@@ -308,7 +310,7 @@ export class Engine {
       now: this.#clock,
       mayExpire: this.#expireAfter === undefined,
       hold: (lease, { consumer, command: { slot = 0 } }) => {
-        if (consumer === undefined) return;
+        if (consumer === undefined || !this.#consumers.has(consumer.id)) return;
         Atomics.store(consumer.cells, slot, SLOT.waiting);
         this.#leases.add(lease, consumer, slot);
       },
@@ -360,8 +362,9 @@ export class Engine {
       this.#stats = this.#stats.filter(({ lockEndsAt }) => lockEndsAt > now);
       return;
     }
-    for (const { command } of this.#stats.splice(0)) {
-      this.#outbox.answer({ id: command.id, stats: this.#transitions.stats(command.queue) });
+    for (let next = this.#stats[0]; next !== undefined; next = this.#stats[0]) {
+      this.#outbox.answer({ id: next.command.id, stats: this.#transitions.stats(next.command.queue) });
+      this.#stats.shift();
     }
   }
 
@@ -401,10 +404,12 @@ export class Engine {
     let toDo = this.#pending.length + this.#own.length + this.#stats.length > 0 || this.#clockWatch.busy;
     for (const claims of this.#claims.values()) {
       if (claims.waiters.length === 0) continue;
-      if (claims.check && !stalled) toDo = true;
-      ms = Math.min(ms, claims.nextAt - wall, stalled ? STALLED_MS : this.#pollMs(now));
-      for (const { endsAt, lockEndsAt } of claims.waiters)
-        ms = Math.min(ms, endsAt - now, (lockEndsAt ?? endsAt) - now);
+      const workThere = (claims.check || claims.nextAt <= wall) && !stalled;
+      if (workThere) toDo = true;
+      else if (!stalled) ms = Math.min(ms, claims.nextAt - wall);
+      ms = Math.min(ms, stalled ? STALLED_MS : this.#pollMs(now));
+      for (const { endsAt, lockEndsAt = Number.POSITIVE_INFINITY } of claims.waiters)
+        ms = Math.min(ms, (workThere ? lockEndsAt : endsAt) - now);
     }
     if (toDo) ms = Math.min(ms, this.#pauseUntil - now);
     if (this.#leases.size > 0) ms = Math.min(ms, this.#leases.nextAt - now, POLL_MS);

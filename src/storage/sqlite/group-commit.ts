@@ -47,16 +47,27 @@ export class GroupCommit {
   run(steps: readonly Step[], busyMs: number): readonly Step[] {
     let remaining = steps;
     for (let culprits = 0; remaining.length > 0; culprits++) {
-      if (culprits > CULPRITS_BEFORE_SINGLES)
-        return remaining.filter((step) => this.#attempt([step], busyMs) === "locked");
+      if (culprits > CULPRITS_BEFORE_SINGLES) return this.#runSingly(remaining, busyMs);
       const ended = this.#attempt(remaining, busyMs);
       if (ended === "locked") return remaining;
       if (ended === "settled") return [];
       // The transaction was lost, and with it the work of all: nobody but the culprit need know.
-      ended.culprit.fail(toStorageError(ended.error, this.#connection.file));
+      this.#blame(ended);
       remaining = remaining.filter((step) => step !== ended.culprit);
     }
     return [];
+  }
+
+  #runSingly(steps: readonly Step[], busyMs: number): readonly Step[] {
+    return steps.filter((step) => {
+      const ended = this.#attempt([step], busyMs);
+      if (typeof ended !== "string") this.#blame(ended);
+      return ended === "locked";
+    });
+  }
+
+  #blame({ culprit, error }: Culprit): void {
+    culprit.fail(toStorageError(error, this.#connection.file));
   }
 
   #attempt(steps: readonly Step[], busyMs: number, repeated = false): "locked" | "settled" | Culprit {
@@ -88,7 +99,7 @@ export class GroupCommit {
       if (happened === true) succeedAll(performed);
       else failAll(performed, toStorageError(error, this.#connection.file, happened === false ? "failed" : "unknown"));
     }
-    for (const { culprit, error } of refused) culprit.fail(toStorageError(error, this.#connection.file));
+    for (const each of refused) this.#blame(each);
     return "settled";
   }
 

@@ -5,6 +5,8 @@ import type { Transitions } from "./transitions.ts";
 
 /** Without a sign of life from the client for this long, its leases are left to expire. */
 const ABANDONED_MS = 15 * 60_000;
+/** How often to look whether it is back. */
+const ABANDONED_POLL_MS = 1000;
 
 export interface EngineConsumer {
   readonly id: number;
@@ -112,7 +114,10 @@ export class Leases {
     this.#nextAt = Number.POSITIVE_INFINITY;
     const due: HeldLease[] = [];
     for (const held of this.#held.values()) {
-      if (held.renewAt <= now && clientSilentMs < ABANDONED_MS) due.push(held);
+      const abandoned = clientSilentMs >= ABANDONED_MS;
+      if (held.renewAt <= now && abandoned)
+        this.#nextAt = Math.min(this.#nextAt, held.timeoutAt, now + ABANDONED_POLL_MS);
+      else if (held.renewAt <= now) due.push(held);
       else if (held.endsAt <= now && held.renewAt > now) this.#lost(held);
       else this.#schedule(held);
     }

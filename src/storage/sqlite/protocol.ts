@@ -18,10 +18,15 @@ export const SIGNAL = {
   watch: 2,
   /** Set by the engine while it takes the client for stalled; the client's next tick wakes it. */
   stalled: 3,
-  /** Set by the client to end a wait for a lock while opening. */
-  cancelled: 4,
+  /** Whether the engine is to end (see `END`). */
+  end: 4,
+  /** 1 while the engine may be inside SQLite. */
+  working: 5,
 } as const;
-export const SIGNALS = 5;
+export const SIGNALS = 6;
+
+/** `closing`: as soon as nothing is left to do, and no longer waiting to open. `exiting`: at once, for good. */
+export const END = { no: 0, closing: 1, exiting: 2 } as const;
 
 export const WATCH = { off: 0, armed: 1, unavailable: 2 } as const;
 

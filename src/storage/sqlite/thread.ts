@@ -3,7 +3,7 @@ import { Connection } from "./connection.ts";
 import { isSafeSqlite, loadDriver, toStorageError } from "./driver.ts";
 import { Engine } from "./engine.ts";
 import { errorOnWire } from "./outbox.ts";
-import { type FromEngine, monotonicMs, SIGNAL, type ToEngine } from "./protocol.ts";
+import { END, type FromEngine, monotonicMs, SIGNAL, type ToEngine } from "./protocol.ts";
 
 /**
  * The engine's thread. It sleeps on a shared counter rather than in an event loop, so it wakes within microseconds and
@@ -18,23 +18,28 @@ export interface ThreadData {
 const LONGEST_WAIT_MS = 0x7fff_ffff;
 
 function run({ directory, port, signals }: ThreadData): void {
-  const post = (message: FromEngine, transfer: ArrayBuffer[] = []): void => port.postMessage(message, transfer);
-  let engine: Engine;
-  try {
-    const driver = loadDriver();
-    const cancelled = (): boolean => Atomics.load(signals, SIGNAL.cancelled) === 1;
-    const connection = new Connection({ directory, driver, cancelled });
-    engine = new Engine({ connection, post, signals, clock: Date.now, monotonic: monotonicMs });
-    const { name, sqliteVersion } = driver;
-    post({ kind: "ready", driver: name, sqliteVersion, safe: isSafeSqlite(sqliteVersion) });
-  } catch (error) {
-    post({ kind: "unopened", error: errorOnWire(toStorageError(error, directory)) });
-    return;
-  }
+  const engine = whileWorking(signals, () => open(directory, port, signals));
+  if (engine === undefined) return;
   try {
     pump(engine, port, signals);
   } finally {
-    engine.close();
+    whileWorking(signals, () => engine.close());
+  }
+}
+
+function open(directory: string, port: MessagePort, signals: Int32Array): Engine | undefined {
+  const post = (message: FromEngine, transfer: ArrayBuffer[] = []): void => port.postMessage(message, transfer);
+  try {
+    const driver = loadDriver();
+    const cancelled = (): boolean => Atomics.load(signals, SIGNAL.end) !== END.no;
+    const connection = new Connection({ directory, driver, cancelled });
+    const engine = new Engine({ connection, post, signals, clock: Date.now, monotonic: monotonicMs });
+    const { name, sqliteVersion } = driver;
+    post({ kind: "ready", driver: name, sqliteVersion, safe: isSafeSqlite(sqliteVersion) });
+    return engine;
+  } catch (error) {
+    post({ kind: "unopened", error: errorOnWire(toStorageError(error, directory)) });
+    return undefined;
   }
 }
 
@@ -47,8 +52,23 @@ function pump(engine: Engine, port: MessagePort, signals: Int32Array): void {
       if (message.kind === "shutdown") return;
       engine.receive(message);
     }
-    const ms = engine.step();
+    const ms = whileWorking(signals, () => engine.step());
+    if (ms === undefined) return;
     if (ms > 0) Atomics.wait(signals, SIGNAL.wake, seen, Math.min(ms, LONGEST_WAIT_MS));
+  }
+}
+
+/**
+ * Does what may enter SQLite, unless the process is about to exit: the client holds that up for what has begun, and
+ * nothing more may begin.
+ */
+function whileWorking<T>(signals: Int32Array, work: () => T): T | undefined {
+  Atomics.store(signals, SIGNAL.working, 1);
+  try {
+    return Atomics.load(signals, SIGNAL.end) === END.exiting ? undefined : work();
+  } finally {
+    Atomics.store(signals, SIGNAL.working, 0);
+    Atomics.notify(signals, SIGNAL.working);
   }
 }
 

@@ -1,0 +1,215 @@
+import { expect, test } from "vitest";
+import type { Command } from "../dist/storage/sqlite/protocol.js";
+import { SQL } from "../dist/storage/sqlite/statements.js";
+import { putCommand, TestEngine } from "./support/engine-harness.ts";
+import { FaultyDriver, sqliteError } from "./support/faulty-driver.ts";
+import { tempDirectory } from "./support/temp.ts";
+
+const MIB = 1024 * 1024;
+
+function open(): { engine: TestEngine; driver: FaultyDriver } {
+  const driver = new FaultyDriver();
+  const engine = new TestEngine({ directory: tempDirectory(), driver });
+  driver.log.length = 0;
+  return { engine, driver };
+}
+
+/** How many jobs each transaction wrote. */
+function transactions(log: readonly string[]): number[] {
+  const sizes: number[] = [];
+  let size = 0;
+  for (const sql of log) {
+    if (sql.startsWith("BEGIN")) size = 0;
+    else if (sql === SQL.put) size++;
+    else if (sql === "COMMIT" && size > 0) sizes.push(size);
+  }
+  return sizes;
+}
+
+test("5,000 commands that come at once become transactions of at most 1,000, in order", () => {
+  const { engine, driver } = open();
+  const calls = Array.from({ length: 5000 }, () => engine.newCall());
+  const commands: Command[] = calls.map(({ id }, i) => putCommand(id, [`job ${i}`]));
+  engine.send(commands);
+  engine.run();
+  expect(transactions(driver.log)).toEqual([1000, 1000, 1000, 1000, 1000]);
+  expect(calls.map(({ put }) => put?.[0]?.id)).toEqual(Array.from({ length: 5000 }, (_, i) => i + 1));
+  expect(engine.stored()).toEqual(Array.from({ length: 5000 }, (_, i) => `job ${i}`));
+});
+
+test("a client is told that its batch is done only when all its commands are", () => {
+  const { engine, driver } = open();
+  const calls = Array.from({ length: 1500 }, () => engine.newCall());
+  engine.send(calls.map(({ id }) => putCommand(id, ["job"])));
+  const done = engine.batchesDone;
+  let doneEarly: number | undefined;
+  driver.plant({ at: "COMMIT", after: 1, strikes: () => (doneEarly = engine.batchesDone) });
+  engine.run();
+  expect(doneEarly).toBe(done);
+  expect(engine.batchesDone).toBe(done + 1);
+});
+
+test("a put of 2 MiB commits alone", () => {
+  const { engine, driver } = open();
+  engine.put("before");
+  const large = engine.put("x".repeat(2 * MIB));
+  engine.put("after");
+  engine.put("after");
+  engine.run();
+  expect(transactions(driver.log)).toEqual([1, 1, 2]);
+  expect(large.put).toMatchObject([{ id: 2, inserted: true }]);
+});
+
+test("a transaction takes no more than 1 MiB of payloads", () => {
+  const { engine, driver } = open();
+  for (let i = 0; i < 7; i++) engine.put("x".repeat(0.4 * MIB));
+  engine.run();
+  expect(transactions(driver.log)).toEqual([2, 2, 2, 1]);
+});
+
+test("a put of many jobs stays in one transaction, whatever its size", () => {
+  const { engine, driver } = open();
+  const put = engine.putMany(Array.from({ length: 3000 }, () => "x".repeat(1000)));
+  engine.run();
+  expect(transactions(driver.log)).toEqual([3000]);
+  expect(put.put).toHaveLength(3000);
+});
+
+test("a claim sees what the puts of its own batch add", () => {
+  const { engine, driver } = open();
+  engine.put("job");
+  const claim = engine.claim();
+  engine.step();
+  expect(driver.count("COMMIT")).toBe(1);
+  expect(engine.textOf(claim.delivery)).toBe("job");
+});
+
+test("a hundred waiting claims are served by one transaction, first come, first served", () => {
+  const { engine, driver } = open();
+  const claims = Array.from({ length: 100 }, () => engine.claim({ waitMs: 60_000 }));
+  engine.run();
+  driver.log.length = 0;
+  engine.putMany(Array.from({ length: 99 }, (_, i) => `job ${i}`));
+  engine.run();
+  expect(driver.count("COMMIT")).toBe(1);
+  expect(claims.slice(0, 99).map((claim) => engine.textOf(claim.delivery))).toEqual(
+    Array.from({ length: 99 }, (_, i) => `job ${i}`),
+  );
+  expect(claims.at(99)?.answered).toBe(false);
+});
+
+test("an idle engine writes nothing: an empty queue is looked at without a lock", () => {
+  const { engine, driver } = open();
+  const claim = engine.claim({ waitMs: 60_000 });
+  const look = engine.claim();
+  engine.elapse(10_000);
+  expect(look.claimed).toEqual([]);
+  expect(claim.answered).toBe(false);
+  expect(driver.log).toEqual([]);
+});
+
+test("between two batches others are let in if they have written lately, and only then", () => {
+  const { engine } = open();
+  const send = (): void => {
+    const calls = Array.from({ length: 2000 }, () => engine.newCall());
+    engine.send(calls.map(({ id }) => putCommand(id, ["x".repeat(500)])));
+  };
+  send();
+  expect(engine.step()).toBe(0);
+  engine.run();
+
+  engine.foreign("CREATE TABLE somebody_elses (x)");
+  send();
+  const gap = engine.step();
+  expect(gap).toBeGreaterThanOrEqual(0.5);
+  expect(gap).toBeLessThan(1000);
+  const stored = engine.stored().length;
+  expect(engine.step()).toBe(gap);
+  const look = engine.claim({ waitMs: 0 });
+  expect(engine.step()).toBe(gap);
+  expect(look.answered).toBe(false);
+  expect(engine.stored().length).toBe(stored);
+  engine.clock.advance(Math.ceil(gap));
+  engine.step();
+  expect(look.claimed).toHaveLength(1);
+  expect(engine.stored().length).toBeGreaterThan(stored);
+
+  engine.run();
+  engine.clock.advance(1100);
+  send();
+  expect(engine.step()).toBe(0);
+});
+
+test("one command that flushes to the disk makes its whole batch flush", () => {
+  const { engine, driver } = open();
+  const synchronous: string[] = [];
+  driver.plant({ at: "PRAGMA synchronous = FULL", strikes: () => synchronous.push("FULL") });
+  driver.plant({ at: "PRAGMA synchronous = NORMAL", strikes: () => synchronous.push("NORMAL") });
+  engine.put("a");
+  engine.put("b", { fsync: true });
+  engine.run();
+  engine.put("c");
+  engine.run();
+  expect(synchronous).toEqual(["FULL", "NORMAL"]);
+  expect(driver.count("COMMIT")).toBe(2);
+});
+
+test("a command is withdrawn while the lock is somebody else's, and not afterwards", () => {
+  const { engine, driver } = open();
+  driver.plant({
+    at: "BEGIN IMMEDIATE",
+    times: 3,
+    error: sqliteError("BUSY"),
+    strikes: () => engine.clock.advance(50),
+  });
+  const [first, second] = [engine.put("first"), engine.put("second")];
+  engine.step();
+  engine.abort(first);
+  engine.run();
+  expect(first.answer).toMatchObject({ refused: "aborted" });
+  expect(second.put).toMatchObject([{ inserted: true }]);
+  engine.abort(second);
+  engine.run();
+  expect(engine.stored()).toEqual(["second"]);
+});
+
+test("a lock that is held for 200 ms delays commands, in their order, and fails none", () => {
+  const { engine, driver } = open();
+  const busy = driver.plant({
+    at: "BEGIN IMMEDIATE",
+    times: 4,
+    error: sqliteError("BUSY"),
+    strikes: () => engine.clock.advance(50),
+  });
+  const puts = ["a", "b", "c"].map((payload) => engine.put(payload));
+  engine.step();
+  puts.push(engine.put("d"));
+  engine.run();
+  expect(busy.struck).toBe(4);
+  expect(puts.map(({ put }) => put?.[0]?.id)).toEqual([1, 2, 3, 4]);
+  expect(engine.stored()).toEqual(["a", "b", "c", "d"]);
+});
+
+test("each command waits for the lock as long as it was told to, and no longer", () => {
+  const { engine, driver } = open();
+  driver.plant({
+    at: "BEGIN IMMEDIATE",
+    times: Number.POSITIVE_INFINITY,
+    error: sqliteError("BUSY"),
+    strikes: () => engine.clock.advance(50),
+  });
+  const start = engine.clock.monotonic;
+  const waiting = new Map([0, 100, 400].map((lockMs) => [lockMs, engine.put("job", { lockMs })]));
+  const endedAt = new Map<number, number>();
+  while (endedAt.size < waiting.size && engine.clock.monotonic < start + 5000) {
+    engine.clock.advance(Math.min(10, Math.ceil(engine.step())));
+    for (const [lockMs, { error }] of waiting) {
+      if (error !== undefined && !endedAt.has(lockMs)) endedAt.set(lockMs, engine.clock.monotonic - start);
+    }
+  }
+  for (const [lockMs, call] of waiting) {
+    expect(call.error).toMatchObject({ code: "BUSY", outcome: "failed" });
+    expect(endedAt.get(lockMs)).toBeGreaterThanOrEqual(lockMs);
+    expect(endedAt.get(lockMs)).toBeLessThanOrEqual(lockMs + 100);
+  }
+});

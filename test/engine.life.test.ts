@@ -1,0 +1,291 @@
+import fs from "node:fs";
+import path from "node:path";
+import { pathToFileURL } from "node:url";
+import type { Worker } from "node:worker_threads";
+import { describe, expect, onTestFinished, test } from "vitest";
+import type { ConsumerListener } from "../dist/storage/storage.js";
+import { lockDatabase, readRow } from "./support/database.ts";
+import { Script } from "./support/script.ts";
+import { claimAll, entry, open, rejection } from "./support/storage.ts";
+import { tempDirectory } from "./support/temp.ts";
+import { until } from "./support/until.ts";
+
+const LEASE_MS = 600;
+
+/** The engines' threads that are started during the test. */
+function watchThreads(): Worker[] {
+  const threads: Worker[] = [];
+  const note = (worker: Worker): void => void threads.push(worker);
+  process.on("worker", note);
+  onTestFinished(() => void process.off("worker", note));
+  return threads;
+}
+
+function listener(): { listener: ConsumerListener; told: string[] } {
+  const told: string[] = [];
+  return {
+    told,
+    listener: {
+      leaseLost: () => told.push("lost"),
+      leaseRenewed: () => told.push("renewed"),
+      timedOut: () => told.push("timed out"),
+      overdue: () => told.push("overdue"),
+    },
+  };
+}
+
+const settings = {
+  slots: 2,
+  leaseMs: LEASE_MS,
+  heartbeatMs: LEASE_MS / 3,
+  timeoutMs: undefined,
+  graceMs: 1000,
+  maxAttempts: undefined,
+};
+
+describe("when the engine's thread dies", () => {
+  test("the next operation starts another", async () => {
+    const threads = watchThreads();
+    const storage = open(tempDirectory());
+    for (let round = 1; round <= 3; round++) {
+      await storage.put([entry("job")], {});
+      expect(threads).toHaveLength(round);
+      await threads.at(-1)?.terminate();
+    }
+    expect(await claimAll(storage)).toHaveLength(3);
+  });
+
+  test("the handler of a rejection can go on at once", async () => {
+    const threads = watchThreads();
+    const directory = tempDirectory();
+    const storage = open(directory);
+    await storage.stats();
+    const claim = storage.claim({ limit: 1, leaseMs: 1000 });
+    const next = claim.catch(() => storage.put([entry("job")], {}));
+    await threads[0]?.terminate();
+    expect(await next).toMatchObject([{ inserted: true }]);
+  });
+
+  test("a consumer's leases are renewed by the next one, without anybody asking", async () => {
+    const threads = watchThreads();
+    const directory = tempDirectory();
+    const storage = open(directory);
+    const other = open(directory, "another");
+    await storage.put([entry("job")], {});
+    const { listener: ears, told } = listener();
+    const consumer = storage.consume(settings, ears);
+    const delivery = await consumer.claim(0, { wait: true });
+    if (delivery === undefined) throw new Error("nothing was delivered");
+    expect(consumer.start(0)).toBe(true);
+
+    for (let round = 0; round < 2; round++) {
+      await threads.at(-1)?.terminate();
+      const renewals = told.length;
+      await until(() => told.length > renewals + 6);
+      expect(readRow(directory, delivery.id)).toMatchObject({ receipt: delivery.receipt, attempts: 1 });
+    }
+    expect(told).not.toContain("lost");
+    expect(await storage.settle(delivery, { event: "ack" })).toBe("acked");
+    await other.close();
+  });
+
+  test("a consumer can claim from the next one", async () => {
+    const threads = watchThreads();
+    const storage = open(tempDirectory());
+    const consumer = storage.consume(settings, listener().listener);
+    const waiting = rejection(consumer.claim(0, { wait: true }));
+    await until(() => threads.length > 0);
+    await storage.stats();
+    await threads[0]?.terminate();
+    expect(await waiting).toMatchObject({ code: "IO", outcome: "unknown" });
+    await storage.put([entry("job")], {});
+    const delivery = await consumer.claim(0, { wait: true });
+    expect(delivery).toMatchObject({ attempt: 1 });
+    expect(consumer.start(0)).toBe(true);
+  });
+
+  test("close resolves all the same", async () => {
+    const threads = watchThreads();
+    const storage = open(tempDirectory());
+    const claim = rejection(storage.claim({ limit: 1, leaseMs: 1000 }));
+    await storage.stats();
+    const terminated = threads[0]?.terminate();
+    await storage.close();
+    await terminated;
+    expect(["CLOSED", "IO"]).toContain(((await claim) as { code: string }).code);
+  });
+});
+
+/** A copy of the built package whose engine's thread ends badly as soon as it is told to put into the queue "bad". */
+function sabotaged(ending: string): URL {
+  const directory = tempDirectory();
+  fs.cpSync(new URL("../dist/", import.meta.url), path.join(directory, "dist"), { recursive: true });
+  fs.symlinkSync(new URL("../node_modules", import.meta.url), path.join(directory, "node_modules"));
+  fs.writeFileSync(path.join(directory, "package.json"), '{ "type": "module" }');
+  const thread = path.join(directory, "dist/storage/sqlite/thread.js");
+  const source = fs.readFileSync(thread, "utf8");
+  const receives = "engine.receive(message);";
+  expect(source).toContain(receives);
+  const bad = `if (message.kind === "batch" && message.commands.some(({ queue }) => queue === "bad")) { ${ending} }`;
+  fs.writeFileSync(thread, source.replace(receives, `${bad} ${receives}`));
+  return pathToFileURL(`${path.join(directory, "dist")}/`);
+}
+
+describe.each([
+  ["throws", 'throw new Error("injected")'],
+  ["throws nothing in particular", "throw undefined"],
+  ["exits", "process.exit(0)"],
+])("when the engine's thread %s", (_, ending) => {
+  test("its callers are told, and the program goes on", async () => {
+    const program = new Script(
+      tempDirectory(),
+      `const bad = open("bad"), good = open();
+      await good.put([entry("before")], {});
+      const [put, claim] = await Promise.all([
+        bad.put([entry("job")], {}).catch((error) => error),
+        good.claim({ limit: 2, leaseMs: 1000 }).catch((error) => error),
+      ]);
+      print([put, claim].map(({ name, code, outcome }) => [name, code, outcome]));
+      print(await good.put([entry("after")], {}));`,
+      { dist: sabotaged(ending) },
+    );
+    const { code, errors } = await program.ended();
+    expect(program.printed).toEqual([Array(2).fill(["StorageError", "IO", "unknown"]), [{ id: 2, inserted: true }]]);
+    expect([code, errors]).toEqual([0, ""]);
+  });
+
+  test("what it was sent may have happened, what it was not sent has not", async () => {
+    const directory = tempDirectory();
+    const program = new Script(
+      directory,
+      `const bad = open("bad"), good = open();
+      await good.stats();
+      const puts = Array.from({ length: 2500 }, (_, i) => (i === 500 ? bad : good).put([entry("job")], {}));
+      const outcomes = (await Promise.allSettled(puts)).map(({ reason }) => reason.outcome);
+      const lastUnknown = outcomes.lastIndexOf("unknown"), firstFailed = outcomes.indexOf("failed");
+      print([outcomes.length, lastUnknown < firstFailed, firstFailed]);
+      print(await good.stats());`,
+      { dist: sabotaged(ending) },
+    );
+    await program.ended();
+    expect(program.printed).toEqual([[2500, true, 2000], { ready: 0, processing: 0, acked: 0, failed: 0 }]);
+  });
+
+  test("a program that does not expect it ends with an error", async () => {
+    const program = new Script(tempDirectory(), 'await open("bad").put([entry("job")], {});', {
+      dist: sabotaged(ending),
+    });
+    const { code, errors } = await program.ended();
+    expect(code).toBe(1);
+    expect(errors).toContain("StorageError");
+  });
+});
+
+describe("a program", () => {
+  test("that forgets to close ends by itself", async () => {
+    const program = new Script(
+      tempDirectory(),
+      `const storage = open();
+      await storage.put([entry("job")], {});
+      const consumer = storage.consume(${JSON.stringify({ ...settings, timeoutMs: undefined })}, {
+        leaseLost() {}, leaseRenewed() {}, timedOut() {}, overdue() {},
+      });
+      const delivery = await consumer.claim(0, { wait: true });
+      consumer.start(0);
+      print(delivery.attempt);`,
+    );
+    const { code, errors } = await program.ended();
+    expect(program.printed).toEqual([1]);
+    expect([code, errors]).toEqual([0, ""]);
+  });
+
+  test("lives for as long as an operation is pending, however long that takes", async () => {
+    const directory = tempDirectory();
+    await open(directory).stats();
+    const unlock = lockDatabase(directory);
+    const program = new Script(
+      directory,
+      `const storage = open();
+      print("asking");
+      storage.put([entry("job")], {}).then(print);`,
+    );
+    await until(() => program.printed.length === 1);
+    setTimeout(unlock, 700);
+    const { code } = await program.ended();
+    expect(program.printed).toEqual(["asking", [{ id: 1, inserted: true }]]);
+    expect(code).toBe(0);
+  });
+
+  test("lives for as long as it waits for a job", async () => {
+    const directory = tempDirectory();
+    const program = new Script(
+      directory,
+      `const storage = open();
+      await storage.stats();
+      print("waiting");
+      storage.claim({ limit: 1, leaseMs: 1000 }).then(([{ attempt }]) => print(attempt));`,
+    );
+    await until(() => program.printed.length === 1);
+    await new Promise((resolve) => setTimeout(resolve, 300));
+    await open(directory).put([entry("job")], {});
+    const { code } = await program.ended();
+    expect(program.printed).toEqual(["waiting", 1]);
+    expect(code).toBe(0);
+  });
+
+  test.each(["its own options", "NODE_OPTIONS"])(
+    "can have %s that the engine's thread does not inherit",
+    async (by) => {
+      const directory = tempDirectory();
+      const preload = path.join(directory, "preload.cjs");
+      fs.writeFileSync(
+        preload,
+        `if (!require("node:worker_threads").isMainThread) throw new Error("loaded in a thread");
+      process.stdout.write('"preloaded"\\n');`,
+      );
+      const program = new Script(path.join(directory, "data"), 'print(await open().put([entry("job")], {}));', {
+        nodeOptions: by === "NODE_OPTIONS" ? [] : ["--require", preload],
+        env: by === "NODE_OPTIONS" ? { NODE_OPTIONS: `--require ${preload}` } : {},
+      });
+      const { code, errors } = await program.ended();
+      expect(program.printed).toEqual(["preloaded", [{ id: 1, inserted: true }]]);
+      expect([code, errors]).toEqual([0, ""]);
+    },
+  );
+
+  test.each([
+    ["while the database is locked", true],
+    ["while the engine is busy", false],
+  ])("can exit %s", async (_, locked) => {
+    const directory = tempDirectory();
+    await open(directory).stats();
+    const unlock = locked ? lockDatabase(directory) : () => {};
+    const program = new Script(
+      directory,
+      `const storage = open();
+      const put = () => storage.put([entry("job")], {}).then(put);
+      for (let i = 0; i < 20; i++) put();
+      await sleep(200);
+      process.exit(3);`,
+    );
+    const { code, signal, errors } = await program.ended();
+    unlock();
+    expect([code, signal, errors]).toEqual([3, null, ""]);
+  });
+
+  test("that ends with an exception while the database is locked says so", async () => {
+    const directory = tempDirectory();
+    await open(directory).stats();
+    const unlock = lockDatabase(directory);
+    const program = new Script(
+      directory,
+      `open().put([entry("job")], {}).catch(() => {});
+      await sleep(200);
+      throw new Error("of the program itself");`,
+    );
+    const { code, errors } = await program.ended();
+    unlock();
+    expect(code).toBe(1);
+    expect(errors).toContain("of the program itself");
+  });
+});

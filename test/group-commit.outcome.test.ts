@@ -1,0 +1,275 @@
+import { describe, expect, test } from "vitest";
+import { loadDriver } from "../dist/storage/sqlite/driver.js";
+import type { DeliveryOnWire } from "../dist/storage/sqlite/protocol.js";
+import { SQL } from "../dist/storage/sqlite/statements.js";
+import { type Call, TestEngine } from "./support/engine-harness.ts";
+import { ERROR_FORMS, type Fault, FaultyDriver, payloadIs, sqliteError } from "./support/faulty-driver.ts";
+import { tempDirectory } from "./support/temp.ts";
+
+const FAILED_FSYNC = sqliteError("IOERR_FSYNC");
+
+function open(): { engine: TestEngine; driver: FaultyDriver } {
+  const driver = new FaultyDriver();
+  const engine = new TestEngine({ directory: tempDirectory(), driver });
+  driver.log.length = 0;
+  return { engine, driver };
+}
+
+/** An engine with one job that is leased. */
+function openWithLease(): { engine: TestEngine; driver: FaultyDriver; lease: DeliveryOnWire } {
+  const { engine, driver } = open();
+  engine.put("job");
+  const claim = engine.claim();
+  engine.run();
+  driver.log.length = 0;
+  return { engine, driver, lease: claim.delivery };
+}
+
+function statsOf(engine: TestEngine): unknown {
+  const stats = engine.stats();
+  engine.run();
+  return stats.answer?.stats;
+}
+
+describe.each(ERROR_FORMS)("a COMMIT that fails, in the form of $library", ({ error }) => {
+  describe.each(["nothing", "rolls back"] as const)("and has not happened (%s)", (really) => {
+    test.each(["IOERR_FSYNC", "FULL", "BUSY"] as const)("after %s the batch runs once more, exactly once", (name) => {
+      const { engine, driver, lease } = openWithLease();
+      driver.plant({ at: "COMMIT", error: error(name), really });
+      const ack = engine.ack(lease);
+      const [first, many] = [engine.put("a"), engine.putMany(["b", "c"])];
+      const claim = engine.claim();
+      engine.run();
+
+      expect(ack.answer).toMatchObject({ settled: "acked" });
+      expect(engine.stored()).toEqual(["job", "a", "b", "c"]);
+      expect([...(first.put ?? []), ...(many.put ?? [])]).toEqual([2, 3, 4].map((id) => ({ id, inserted: true })));
+      expect(engine.textOf(claim.delivery)).toBe("a");
+      expect(claim.delivery.attempt).toBe(1);
+      expect(engine.rows().map(({ status, attempts }) => [status, attempts])).toEqual([
+        [2, 1],
+        [1, 1],
+        [0, 0],
+        [0, 0],
+      ]);
+      expect(statsOf(engine)).toEqual({ ready: 2, processing: 1, acked: 1, failed: 0 });
+      expect(driver.count(SQL.put)).toBe(2 * 3);
+      expect(driver.autocommitted).toEqual([]);
+    });
+  });
+
+  test("but has happened is a success, and the batch is not run again", () => {
+    const { engine, driver, lease } = openWithLease();
+    driver.plant({ at: "COMMIT", error: error("IOERR_FSYNC"), really: "executes" });
+    const ack = engine.ack(lease);
+    const puts = [engine.put("a"), engine.putMany(["b", "c"])];
+    const claim = engine.claim();
+    engine.run();
+
+    expect(ack.answer).toMatchObject({ settled: "acked" });
+    expect(puts.flatMap(({ put }) => put ?? [])).toEqual([2, 3, 4].map((id) => ({ id, inserted: true })));
+    expect(engine.textOf(claim.delivery)).toBe("a");
+    expect(engine.stored()).toEqual(["job", "a", "b", "c"]);
+    expect(driver.count(SQL.put)).toBe(3);
+    expect(driver.count(SQL.claim)).toBe(1);
+    expect(statsOf(engine)).toEqual({ ready: 2, processing: 1, acked: 1, failed: 0 });
+  });
+});
+
+/** What a batch of one command can be, and how it is answered. */
+const COMMANDS: readonly {
+  readonly command: string;
+  readonly sql: string;
+  readonly give: (engine: TestEngine, lease: DeliveryOnWire) => Call;
+  readonly answer: object;
+}[] = [
+  { command: "put", sql: SQL.put, give: (engine) => engine.put("a"), answer: { put: [{ id: 2, inserted: true }] } },
+  {
+    command: "put with a jobId",
+    sql: SQL.put,
+    give: (engine) => engine.put("a", { jobId: "new" }),
+    answer: { put: [{ id: 2, inserted: true }] },
+  },
+  {
+    command: "putMany of duplicates",
+    sql: SQL.put,
+    give: (engine) => engine.putMany(["a", "b", "c"], { jobId: "same" }),
+    answer: {
+      put: [
+        { id: 2, inserted: true },
+        { id: 2, inserted: false },
+        { id: 2, inserted: false },
+      ],
+    },
+  },
+  {
+    command: "claim",
+    sql: SQL.claim,
+    give: (engine) => engine.claim(),
+    answer: { claimed: [{ id: 1, attempt: 2 }] },
+  },
+  { command: "ack", sql: SQL.ack, give: (engine, lease) => engine.ack(lease), answer: { settled: "acked" } },
+  {
+    command: "nack",
+    sql: SQL.nack,
+    give: (engine, lease) =>
+      engine.settle(lease, { event: "nack", delayMs: 0, lastError: "E: e", exhaustedReason: "retries_exhausted" }),
+    answer: { settled: "ready" },
+  },
+  {
+    command: "fail",
+    sql: SQL.fail,
+    give: (engine, lease) =>
+      engine.settle(lease, { event: "fail", lastError: "E: e", reason: "rejected", category: undefined }),
+    answer: { settled: "failed" },
+  },
+  {
+    command: "release",
+    sql: SQL.release,
+    give: (engine, lease) => engine.settle(lease, { event: "release" }),
+    answer: { settled: "ready" },
+  },
+  {
+    command: "extend",
+    sql: SQL.extend,
+    give: (engine, lease) => engine.extend(lease, 30_000),
+    answer: { extended: expect.any(Number) },
+  },
+];
+
+describe.each(COMMANDS)("a lone $command whose COMMIT fails", ({ command, sql, give, answer }) => {
+  function prepare(): ReturnType<typeof openWithLease> {
+    const opened = openWithLease();
+    if (command !== "claim") return opened;
+    opened.engine.settle(opened.lease, { event: "nack", delayMs: 0, lastError: "", exhaustedReason: "rejected" });
+    opened.engine.run();
+    return opened;
+  }
+
+  test("but has happened is not carried out again", () => {
+    const { engine, driver, lease } = prepare();
+    driver.plant({ at: "COMMIT", error: FAILED_FSYNC, really: "executes" });
+    driver.log.length = 0;
+    const call = give(engine, lease);
+    engine.step();
+    const once = driver.count(sql);
+    expect(call.answer).toMatchObject(answer);
+    expect(once).toBe(command === "putMany of duplicates" ? 3 : 1);
+    if (command === "extend") expect(engine.rows()[0]?.["lease_until"]).toBe(call.answer?.extended);
+  });
+
+  test("and has not happened is carried out once more", () => {
+    const { engine, driver, lease } = prepare();
+    driver.plant({ at: "COMMIT", error: FAILED_FSYNC });
+    driver.log.length = 0;
+    const call = give(engine, lease);
+    engine.step();
+    expect(call.answer).toMatchObject(answer);
+    expect(driver.count(sql)).toBe(command === "putMany of duplicates" ? 6 : 2);
+    expect(engine.rows().every(({ attempts }) => Number(attempts) <= 2)).toBe(true);
+    const counted = engine.rows(
+      "SELECT queue, sum(status = 0) ready, sum(status = 1) processing, sum(status = 2) acked, sum(status = 3) failed FROM messages GROUP BY queue",
+    );
+    expect(statsOf(engine)).toEqual({ ...counted[0], queue: undefined });
+  });
+});
+
+test("a COMMIT that fails twice is not tried a third time", () => {
+  const { engine, driver } = open();
+  // The first, and the one of the repetition; the verification between them succeeds.
+  driver.plant({ at: "COMMIT", error: FAILED_FSYNC });
+  driver.plant({ at: "COMMIT", after: 2, error: FAILED_FSYNC });
+  const put = engine.put("a");
+  engine.run();
+  expect(put.error).toMatchObject({ code: "IO", outcome: "failed" });
+  expect(driver.count(SQL.put)).toBe(2);
+  expect(engine.stored()).toEqual([]);
+  const next = engine.put("next");
+  engine.run();
+  expect(next.put).toMatchObject([{ inserted: true }]);
+});
+
+test("a repetition whose transaction is lost fails its culprit alone", () => {
+  const { engine, driver } = open();
+  driver.plant({ at: "COMMIT", error: FAILED_FSYNC });
+  driver.plant({ at: SQL.put, with: payloadIs("culprit"), after: 1, error: sqliteError("FULL"), really: "rolls back" });
+  const [a, culprit, b] = [engine.put("a"), engine.put("culprit"), engine.put("b")];
+  engine.run();
+  expect(culprit.error).toMatchObject({ code: "DISK_FULL", outcome: "failed" });
+  expect([a.put, b.put]).toMatchObject([[{ inserted: true }], [{ inserted: true }]]);
+  expect(engine.stored()).toEqual(["a", "b"]);
+});
+
+test("who was refused by a batch whose COMMIT fails is told once", () => {
+  const { engine, driver, lease } = openWithLease();
+  driver.plant({ at: "COMMIT", error: FAILED_FSYNC });
+  driver.plant({ at: SQL.put, with: payloadIs("bad"), times: 2, error: sqliteError("CONSTRAINT") });
+  const [bad, good, stranger] = [engine.put("bad"), engine.put("good"), engine.ack({ ...lease, receipt: "none" })];
+  engine.run();
+  expect(bad.error).toMatchObject({ outcome: "failed" });
+  expect(good.put).toMatchObject([{ inserted: true }]);
+  expect(stranger.answer).toMatchObject({ refused: "lost" });
+  expect(engine.stored()).toEqual(["job", "good"]);
+});
+
+describe("when neither COMMIT nor its verification succeeds", () => {
+  const unverifiable: readonly (readonly [string, Fault])[] = [
+    ["the lock is somebody else's", { at: "BEGIN IMMEDIATE", after: 1, times: 60, error: sqliteError("BUSY") }],
+    ["the device still fails", { at: "COMMIT", after: 1, error: FAILED_FSYNC }],
+    ["the file cannot be opened", { at: "PRAGMA user_version", error: sqliteError("CANTOPEN") }],
+  ];
+
+  describe.each(unverifiable)("because %s", (_, obstacle) => {
+    test.each([
+      ["executes", ["job", "a"]],
+      ["nothing", ["job"]],
+    ] as const)("the outcome is unknown (COMMIT really: %s)", (really, stored) => {
+      const { engine, driver, lease } = openWithLease();
+      driver.plant({ at: "COMMIT", error: FAILED_FSYNC, really });
+      driver.plant(obstacle);
+      const [put, ack, claim] = [engine.put("a"), engine.ack(lease), engine.claim()];
+      engine.step();
+      expect(put.error).toMatchObject({ code: "IO", outcome: "unknown" });
+      expect(ack.error).toMatchObject({ code: "IO", outcome: "unknown" });
+      if (really === "executes") expect(claim.error).toMatchObject({ code: "IO", outcome: "unknown" });
+      driver.heal();
+      expect(engine.stored()).toEqual(stored);
+
+      const next = engine.put("next");
+      engine.run();
+      expect(next.put).toMatchObject([{ inserted: true }]);
+    });
+  });
+});
+
+test("a disk that stays full is reported as such; once there is room, work goes on", () => {
+  const { engine, driver, lease } = openWithLease();
+  driver.plant({ at: "COMMIT", times: Number.POSITIVE_INFINITY, error: sqliteError("FULL"), really: "rolls back" });
+  const put = engine.put("a");
+  engine.run();
+  expect(put.error).toMatchObject({ code: "DISK_FULL" });
+  driver.heal();
+  const [next, ack] = [engine.put("next"), engine.ack(lease)];
+  engine.run();
+  expect(next.put).toMatchObject([{ inserted: true }]);
+  expect(ack.answer).toMatchObject({ settled: "acked" });
+  expect(engine.stored()).toEqual(["job", "next"]);
+});
+
+test("the verification commits a page of its own, which overwrites what the failed COMMIT may have left", () => {
+  const { engine, driver } = open();
+  const observer = loadDriver().open(engine.connection.file);
+  const version = (): unknown => observer.prepare("PRAGMA data_version").get()?.["data_version"];
+  for (let round = 0; round < 3; round++) {
+    driver.heal();
+    let before: unknown;
+    driver.plant({ at: "COMMIT", error: FAILED_FSYNC, really: "executes" });
+    driver.plant({ at: "COMMIT", after: 1, strikes: () => (before = version()) });
+    const put = engine.put(`job ${round}`);
+    engine.step();
+    expect(put.put).toMatchObject([{ inserted: true }]);
+    expect(before).toBeDefined();
+    expect(version()).not.toBe(before);
+  }
+  observer.close();
+});
