@@ -5,6 +5,7 @@ import { onAbort } from "./abort.ts";
 /** Captured when the package is loaded: a test framework that fakes time later must not stop a queue. */
 export const setTimeout: typeof timers.setTimeout = timers.setTimeout;
 export const clearTimeout: typeof timers.clearTimeout = timers.clearTimeout;
+export const setImmediate: typeof timers.setImmediate = timers.setImmediate;
 export const queueMicrotask: typeof globalThis.queueMicrotask = globalThis.queueMicrotask;
 
 export const hrtime: typeof process.hrtime = process.hrtime;

@@ -1,5 +1,9 @@
 /** What is worth a warning but no error. Programs may look for the code on `process.on("warning")`. */
-export type WarningCode = "LOCALQUEUE_LISTENER_FAILED" | "LOCALQUEUE_UNHEARD_DEAD_LETTER";
+export type WarningCode =
+  | "LOCALQUEUE_FILESYSTEM"
+  | "LOCALQUEUE_LISTENER_FAILED"
+  | "LOCALQUEUE_UNHEARD_DEAD_LETTER"
+  | "LOCALQUEUE_UNSAFE_SQLITE";
 
 export function warn(code: WarningCode, message: string, detail?: string): void {
   process.emitWarning(message, { type: "LocalQueueWarning", code, ...(detail !== undefined && { detail }) });

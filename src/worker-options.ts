@@ -36,7 +36,7 @@ export interface WorkerOptions {
   /** How long a job whose handler threw waits for its next delivery. Default `RetryPolicy.exponential()`. */
   readonly retry?: RetryPolicy | RetryFunction | undefined;
   /**
-   * How long a handler may run, in milliseconds, up to 2,147,483,647. Then its signal aborts, and when it settles, or
+   * How long a handler may run, in milliseconds, up to 518,400,000 (six days). Then its signal aborts, and when it settles, or
    * `graceMs` later, the delivery counts as failed. Default: for ever.
    */
   readonly timeoutMs?: number | undefined;
@@ -49,6 +49,9 @@ export interface RunOptions {
   /** Stops the worker, as `stop()` does. */
   readonly signal?: AbortSignal | undefined;
 }
+
+/** As far as the storage can measure. */
+const LONGEST_HANDLER_MS = 518_400_000;
 
 type Checked = Full<WorkerOptions, "concurrency" | "permanentErrors" | "retry" | "graceMs">;
 export type CheckedWorkerOptions = Full<WorkerOptions, Exclude<keyof WorkerOptions, "timeoutMs">>;
@@ -80,7 +83,7 @@ const readOptions: OptionsReader<Checked> = optionsReader<Checked>({
   heartbeatMs: optional(heartbeat),
   permanentErrors: option(errorClasses, []),
   retry: option(retry, defaultRetry),
-  timeoutMs: optional(integer(1, LONGEST_TIMER_MS)),
+  timeoutMs: optional(integer(1, LONGEST_HANDLER_MS)),
   graceMs: option(integer(0, LONGEST_TIMER_MS), 30_000),
 });
 

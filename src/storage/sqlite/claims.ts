@@ -104,12 +104,12 @@ export class ClaimStep implements Step {
     let bytes = 0;
     for (const waiter of waiters) {
       if (bytes >= BATCH_BYTES || transitions.now() - this.#startedAt >= BATCH_MS) return;
-      const rows = claimFor(waiter, transitions);
+      const { rows, exhausted } = claimFor(waiter, transitions);
       for (const { payload } of rows) bytes += payload.byteLength;
       if (rows.length > 0) this.#served.push({ waiter, rows });
       if (rows.length < waiter.command.limit) {
         this.#claims.see(transitions.look(queue), this.#startedAt, mayExpire);
-        this.#more = expired === SLICE || promoted === SLICE;
+        this.#more = expired === SLICE || promoted === SLICE || exhausted === SLICE;
         return;
       }
     }
@@ -117,7 +117,7 @@ export class ClaimStep implements Step {
 
   confirmed(transitions: Transitions): boolean | undefined {
     const row = this.#served[0]?.rows[0];
-    return row === undefined ? undefined : transitions.isHeld(row);
+    return row !== undefined && transitions.isHeld(row) ? true : undefined;
   }
 
   succeed(): void {
@@ -149,12 +149,16 @@ function budgetOf(waiter: Waiter | undefined): number | null {
   return waiter?.consumer?.settings.maxAttempts ?? null;
 }
 
-function claimFor({ command, consumer }: Waiter, transitions: Transitions): ClaimedRow[] {
+function claimFor(waiter: Waiter, transitions: Transitions): { rows: ClaimedRow[]; exhausted: number } {
+  const { queue, limit, leaseMs } = waiter.command;
+  const budget = budgetOf(waiter);
   const rows: ClaimedRow[] = [];
-  while (rows.length < command.limit) {
-    const row = transitions.claim(command.queue, command.leaseMs, consumer?.settings.maxAttempts ?? null);
+  let exhausted = 0;
+  while (rows.length < limit) {
+    if (budget !== null) exhausted += transitions.exhaust(queue, budget, SLICE - exhausted);
+    const row = exhausted < SLICE ? transitions.claim(queue, leaseMs, budget) : undefined;
     if (row === undefined) break;
     rows.push(row);
   }
-  return rows;
+  return { rows, exhausted };
 }

@@ -1,6 +1,7 @@
 import { onAbort } from "../../abort.ts";
 import { LeaseExpiredError, PayloadError, QueueClosedError, StorageError } from "../../errors.ts";
-import { clearTimeout, monotonicNow, queueMicrotask, setTimeout } from "../../timers.ts";
+import { clearTimeout, monotonicNow, queueMicrotask, setImmediate, setTimeout } from "../../timers.ts";
+import { type WarningCode, warn } from "../../warning.ts";
 import { DirectoryWatch } from "./changes.ts";
 import { EngineThread, showAlive, wake } from "./engine-thread.ts";
 import { OutgoingBatch } from "./outgoing.ts";
@@ -52,6 +53,8 @@ interface Request {
   /** When to give up waiting, here, for a busy engine; and for one that is being started. */
   endsAt: number;
   opensBy: number;
+  /** Once its session closes: when to give up if the engine makes no headway. */
+  closesBy: number | undefined;
   readonly resolve: (reply: Reply) => void;
   readonly reject: (reason: unknown) => void;
   readonly signal: AbortSignal | undefined;
@@ -86,6 +89,8 @@ export class Client {
   #thread: EngineThread | undefined;
   /** Whether the database is open. */
   #ready = false;
+  /** When the engine was started, or last finished a batch. */
+  #progressAt = 0;
   #restartMs = RESTART_MS.first;
   #users = 0;
   #ids = 0;
@@ -131,6 +136,7 @@ export class Client {
         askedAt,
         endsAt: askedAt + Math.max(patienceMs, LEAST_PATIENCE_MS),
         opensBy: askedAt + Math.max(patienceMs, OPENING_MS),
+        closesBy: undefined,
         resolve,
         reject,
         signal,
@@ -168,7 +174,7 @@ export class Client {
   /** Sends what may be sent; the rest goes as the engine finishes batches. */
   #flush(): void {
     this.#flushing = false;
-    if (this.#thread === undefined && this.#requests.size > 0) this.#start();
+    if (this.#thread === undefined && this.#requests.size > 0) this.#tryToStart();
     while (this.#ready && this.#inFlight < BATCHES_IN_FLIGHT) {
       const batch = this.#batches.shift();
       if (batch === undefined) break;
@@ -188,8 +194,9 @@ export class Client {
       const request = this.#requests.get(command.id) as Request;
       request.batch = undefined;
       const waitedMs = Math.floor(now - request.askedAt);
-      if (waitedMs < 1 && request.endsAt - now >= command.lockMs) continue;
-      const lockMs = Math.max(0, Math.min(command.lockMs - waitedMs, request.endsAt - now));
+      if (waitedMs < 1 && request.closesBy === undefined) continue;
+      const most = request.closesBy === undefined ? Number.POSITIVE_INFINITY : CLOSING_MS;
+      const lockMs = Math.max(0, Math.min(command.lockMs - waitedMs, most));
       commands[i] =
         command.op === "claim"
           ? { ...command, lockMs, waitMs: Math.max(0, command.waitMs - waitedMs) }
@@ -237,16 +244,28 @@ export class Client {
     this.#patienceTimer = undefined;
     const now = monotonicNow();
     let next = Number.POSITIVE_INFINITY;
+    const [most, headway] = this.#ready ? (["endsAt", CLOSING_MS] as const) : (["opensBy", OPENING_MS] as const);
     for (const request of [...this.#requests.values()]) {
       if (request.batch === undefined) continue;
-      const endsAt = this.#ready ? request.endsAt : request.opensBy;
+      const { closesBy } = request;
+      const closing = closesBy === undefined ? request[most] : Math.max(closesBy, this.#progressAt + headway);
+      const endsAt = Math.min(request[most], closing);
       if (endsAt > now) next = Math.min(next, endsAt);
       else this.#reject(request, new StorageError("BUSY", `${this.#directory} was locked or busy for too long.`));
     }
     if (!Number.isFinite(next)) return;
     // Those that come meanwhile may be more impatient.
     const ms = Math.min(next - now + 1, LEAST_PATIENCE_MS);
-    this.#patienceTimer = setTimeout(() => this.#watchPatience(), ms);
+    // After a long block of the event loop the engine's answers, which wait too, are read first.
+    this.#patienceTimer = setTimeout(() => setImmediate(() => this.#watchPatience()), ms);
+  }
+
+  #tryToStart(): void {
+    try {
+      this.#start();
+    } catch (error) {
+      this.#ended(error);
+    }
   }
 
   #start(): void {
@@ -255,6 +274,7 @@ export class Client {
       ended: (error) => this.#ended(error),
     });
     this.#thread = thread;
+    this.#progressAt = monotonicNow();
     for (const [consumer, record] of this.#consumers) this.#announce(consumer, record);
     thread.keepAlive(this.#requests.size > 0);
     this.#keepTicking();
@@ -264,8 +284,9 @@ export class Client {
     switch (message.kind) {
       case "ready":
         this.#ready = true;
+        this.#progressAt = monotonicNow();
         this.#restartMs = RESTART_MS.first;
-        if (!message.safe) warnOfUnsafeSqlite(message.driver, message.sqliteVersion);
+        for (const { code, message: text } of message.warnings) warnOnce(code, text);
         this.#flush();
         break;
       case "unopened":
@@ -273,6 +294,7 @@ export class Client {
         break;
       case "reply":
         this.#inFlight -= message.batches;
+        if (message.batches > 0) this.#progressAt = monotonicNow();
         for (const news of message.news) this.#consumers.get(news.consumer)?.tell(news);
         for (const answer of message.answers) this.#answer(answer, message.memory);
         if (message.watch && this.#requests.size > 0) this.#watch.arm();
@@ -311,7 +333,7 @@ export class Client {
     const holding = [...this.#consumers.values()].some(({ held }) => held().length > 0);
     if (!holding || this.#users === 0) return;
     setTimeout(() => {
-      if (this.#thread === undefined && this.#users > 0) this.#start();
+      if (this.#thread === undefined && this.#users > 0) this.#tryToStart();
     }, this.#restartMs).unref();
     this.#restartMs = Math.min(this.#restartMs * 2, RESTART_MS.longest);
   }
@@ -341,8 +363,7 @@ export class Client {
     for (const request of [...this.#requests.values()]) {
       if (request.command.session !== session || request.batch === undefined) continue;
       if (request.command.op === "claim") this.#reject(request, refusal("closed", undefined));
-      request.endsAt = Math.min(request.endsAt, latest);
-      request.opensBy = Math.min(request.opensBy, latest);
+      request.closesBy = latest;
     }
     if (this.#batches.length > 0) this.#watchPatience();
   }
@@ -402,14 +423,10 @@ function revive({ code, message, outcome, cause }: ErrorOnWire): StorageError {
   });
 }
 
-let warned = false;
+const warned = new Set<string>();
 
-function warnOfUnsafeSqlite(driver: string, version: string): void {
-  if (warned) return;
-  warned = true;
-  process.emitWarning(
-    `${driver} carries SQLite ${version}, which can corrupt a database that several processes write. ` +
-      "Upgrade to Node 22.22.3, 24.15 or newer, or install better-sqlite3@~12.11.",
-    { type: "LocalQueueWarning", code: "LOCALQUEUE_UNSAFE_SQLITE" },
-  );
+function warnOnce(code: WarningCode, message: string): void {
+  if (warned.has(message)) return;
+  warned.add(message);
+  warn(code, message);
 }

@@ -28,6 +28,8 @@ export interface ConnectionOptions {
 /** One SQLite connection: opening and configuring it, its transactions, its WAL. */
 export class Connection {
   readonly file: string;
+  /** What the program should be warned of about the place of the file. */
+  readonly doubt: string | undefined;
   readonly #options: ConnectionOptions;
   readonly #identity: FileIdentity;
   /** Tells `assertOneLibrary` that one of the descriptors of the file is ours. */
@@ -52,7 +54,9 @@ export class Connection {
 
   constructor(options: ConnectionOptions) {
     this.#options = options;
-    this.file = prepareFiles(options.directory);
+    const { file, doubt } = prepareFiles(options.directory);
+    this.file = file;
+    this.doubt = doubt;
     this.#identity = new FileIdentity(this.file);
     assertOneLibrary(this.file, options.driver.name);
     this.#open();

@@ -72,9 +72,8 @@ export function loadDriver(): Driver {
 function loadBuiltIn(): Driver | undefined {
   const sqliteVersion = process.versions["sqlite"];
   if (sqliteVersion === undefined) return undefined;
-  const { DatabaseSync } = withoutExperimentalWarning(() => require("node:sqlite")) as {
-    DatabaseSync: new (path: string) => NativeDatabase & { readonly isTransaction: boolean };
-  };
+  const DatabaseSync = loadDatabaseSync();
+  if (DatabaseSync === undefined) return undefined;
   // Early versions cannot tell whether a transaction still stands, which we must know after every error.
   const probe = new DatabaseSync(":memory:");
   const usable = "isTransaction" in probe;
@@ -85,6 +84,17 @@ function loadBuiltIn(): Driver | undefined {
     return wrap(native, () => native.isTransaction);
   };
   return { name: "node:sqlite", sqliteVersion, open };
+}
+
+type DatabaseSync = new (path: string) => NativeDatabase & { readonly isTransaction: boolean };
+
+/** Node 22.12 has it behind a flag, and any version may have been started without it. */
+function loadDatabaseSync(): DatabaseSync | undefined {
+  try {
+    return withoutExperimentalWarning(() => require("node:sqlite") as { DatabaseSync: DatabaseSync }).DatabaseSync;
+  } catch {
+    return undefined;
+  }
 }
 
 function loadPeer(): { driver?: Driver; cause?: unknown } {

@@ -108,7 +108,7 @@ export class Engine {
         const { consumer: id, settings, held } = message;
         const consumer = { id, settings, cells: new Int32Array(settings.cells), occupants: [] };
         this.#consumers.set(id, consumer);
-        for (const lease of held) this.#leases.add(lease, consumer, lease.slot);
+        for (const lease of held) this.#leases.add(lease, consumer, lease.slot, this.#monotonic());
         if (held.length > 0) this.#leases.renewAllAt(this.#monotonic());
         break;
       }
@@ -187,7 +187,7 @@ export class Engine {
     const silentMs = elapsedSince(Atomics.load(this.#signals, SIGNAL.tick), now);
     const stalled = silentMs > STALLED_MS && (this.#leases.size > 0 || this.#hasWaiters());
     if (Atomics.exchange(this.#signals, SIGNAL.stalled, stalled ? 1 : 0) === 1 && !stalled) this.#checkAll();
-    let ms = Number.POSITIVE_INFINITY;
+    let ms = POLL_MS;
     try {
       if (now >= this.#pauseUntil || this.#leases.nextAt <= now) this.#runBatch(now, silentMs, stalled);
       this.#answerStats();
@@ -370,7 +370,8 @@ export class Engine {
 
   /** Tells claims that their time is up: nothing came, or there is work but the lock cannot be had. */
   #endWaits(now: number, stalled: boolean): void {
-    for (const claims of this.#claims.values()) {
+    for (const [queue, claims] of this.#claims) {
+      if (claims.waiters.length === 0) this.#claims.delete(queue);
       const workThere = claims.check && !stalled;
       for (const waiter of [...claims.waiters]) {
         const { command, endsAt, lockEndsAt } = waiter;

@@ -8,8 +8,11 @@ import { StorageError } from "../../errors.ts";
  */
 export const DATABASE_FILE = "localqueue.db";
 
-/** Creates what is missing, readable by its owner only, and refuses what cannot hold a database. */
-export function prepareFiles(directory: string): string {
+/**
+ * Creates what is missing, readable by its owner only, and refuses what cannot hold a database. `doubt` is what the
+ * program should be warned of.
+ */
+export function prepareFiles(directory: string): { readonly file: string; readonly doubt: string | undefined } {
   try {
     fs.mkdirSync(directory, { recursive: true, mode: 0o700 });
   } catch (cause) {
@@ -22,12 +25,8 @@ export function prepareFiles(directory: string): string {
       `${directory} is on ${problem.name}, where SQLite's locks cannot be trusted. Use a directory on a local disk.`,
     );
   }
-  if (problem !== undefined) {
-    process.emitWarning(`${directory} is on ${problem.name}. Use one machine only, and a local disk where possible.`, {
-      type: "LocalQueueWarning",
-      code: "LOCALQUEUE_FILESYSTEM",
-    });
-  }
+  const doubt =
+    problem && `${directory} is on ${problem.name}. Use it from one machine only, or a local disk where possible.`;
   const file = path.join(directory, DATABASE_FILE);
   try {
     createPrivately(file);
@@ -47,7 +46,7 @@ export function prepareFiles(directory: string): string {
   if (!fs.statSync(file).isFile()) {
     throw new StorageError("BAD_LOCATION", `${file} is not a file. Choose another directory.`);
   }
-  return file;
+  return { file, doubt };
 }
 
 /**

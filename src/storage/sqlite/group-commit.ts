@@ -11,7 +11,10 @@ export interface Step {
   readonly compound: boolean;
   /** Performs its statements and keeps the result. May be called again when the batch has to be repeated. */
   execute(transitions: Transitions): void;
-  /** After a COMMIT that failed: whether the effect is in the file all the same; `undefined` = cannot tell. */
+  /**
+   * After a COMMIT that failed: `true` if the effect is in the file all the same, `false` if it certainly is not;
+   * `undefined` if there is no telling, for instance because a later step, or somebody else, has changed the row since.
+   */
   confirmed(transitions: Transitions): boolean | undefined;
   /** The effect is durable: answers. */
   succeed(): void;
@@ -83,6 +86,8 @@ export class GroupCommit {
         else if (this.#connection.inTransaction) refused.push({ culprit: step, error });
         else return { culprit: step, error };
       }
+      // What is confirmed without a write may have been written by others without a flush.
+      if (fsync && this.#transitions.moves === 0) this.#transitions.mark();
       this.#transitions.writeCounts();
     } catch (error) {
       this.#rollback(isConnectionFailure(error));
@@ -145,10 +150,11 @@ export class GroupCommit {
       for (let attempt = 0; !this.#connection.begin(fsync, BUSY_SLICE_MS); attempt++) {
         if (attempt === VERIFY_ATTEMPTS) return undefined;
       }
-      const signs = steps.map((step) => step.confirmed(this.#transitions)).filter((sign) => sign !== undefined);
+      // The steps of a batch are in the file together or not at all, so one sign speaks for all.
+      const happened = steps.some((step) => step.confirmed(this.#transitions) === true);
       this.#transitions.mark();
       this.#connection.commit();
-      return signs.length > 0 && signs.every(Boolean);
+      return happened;
     } catch {
       this.#rollback(true);
       return undefined;

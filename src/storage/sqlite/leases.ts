@@ -52,7 +52,8 @@ export class Leases {
     return this.#nextAt;
   }
 
-  add(lease: Lease, consumer: EngineConsumer, slot: number): void {
+  /** `timeoutAt` is when to look at the handler's time first, if it may have been running for a while. */
+  add(lease: Lease, consumer: EngineConsumer, slot: number, timeoutAt?: number): void {
     const now = this.#monotonic();
     const { leaseMs, heartbeatMs, timeoutMs } = consumer.settings;
     const held: HeldLease = {
@@ -61,7 +62,7 @@ export class Leases {
       consumer,
       slot,
       renewAt: heartbeatMs === false ? Number.POSITIVE_INFINITY : now + heartbeatMs,
-      timeoutAt: timeoutMs === undefined ? Number.POSITIVE_INFINITY : now + timeoutMs,
+      timeoutAt: timeoutMs === undefined ? Number.POSITIVE_INFINITY : (timeoutAt ?? now + timeoutMs),
       timedOut: false,
       endsAt: now + leaseMs,
     };

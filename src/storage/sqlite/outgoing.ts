@@ -6,6 +6,8 @@ const BATCH_COMMANDS = 1000;
 const BATCH_BYTES = 1024 * 1024;
 /** Payloads from this size on are not copied together but handed over one by one. */
 const LARGE_BYTES = 64 * 1024;
+/** What an entry costs beside its payload, roughly; without it, a batch of many small ones would take long. */
+export const ENTRY_BYTES = 256;
 const FIRST_BYTES = 16 * 1024;
 
 /** Memory of a batch that was sent, for the next one: making it anew for every put keeps the garbage collector busy. */
@@ -38,7 +40,7 @@ export class OutgoingBatch {
     let bytes = 0;
     const encoded = entries.map(({ payload, jobId, delayMs, maxAttempts }) => {
       const onWire = this.#copy(payload);
-      bytes += onWire.length;
+      bytes += onWire.length + ENTRY_BYTES;
       return { payload: onWire, jobId: jobId ?? null, delayMs, maxAttempts };
     });
     this.#bytes += bytes;

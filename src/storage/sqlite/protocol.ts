@@ -1,6 +1,7 @@
 import type { StorageErrorCode, StorageOutcome } from "../../errors.ts";
 import type { JobState } from "../../state.ts";
 import { hrtime } from "../../timers.ts";
+import type { WarningCode } from "../../warning.ts";
 import type { ConsumerSettings, Enqueued, Lease, QueueStats, Settlement } from "../storage.ts";
 
 /**
@@ -168,8 +169,14 @@ export interface LeaseNews {
   readonly leaseUntil?: number;
 }
 
+/** A warning for the program: one that is emitted on the engine's thread would not be seen. */
+export interface WarningOnWire {
+  readonly code: WarningCode;
+  readonly message: string;
+}
+
 export type FromEngine =
-  | { readonly kind: "ready"; readonly driver: string; readonly sqliteVersion: string; readonly safe: boolean }
+  | { readonly kind: "ready"; readonly warnings: readonly WarningOnWire[] }
   | { readonly kind: "unopened"; readonly error: ErrorOnWire }
   | {
       readonly kind: "reply";

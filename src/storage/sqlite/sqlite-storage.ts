@@ -1,4 +1,4 @@
-import { QueueClosedError } from "../../errors.ts";
+import { LeaseExpiredError, QueueClosedError } from "../../errors.ts";
 import type { JobState } from "../../state.ts";
 import type {
   ClaimRequest,
@@ -16,6 +16,7 @@ import type {
   Wait,
 } from "../storage.ts";
 import { Client, type Demand, type Reply } from "./client.ts";
+import { ENTRY_BYTES } from "./outgoing.ts";
 import {
   type Answer,
   type ClaimCommand,
@@ -35,6 +36,8 @@ import {
 const LOCK_MS = 30_000;
 /** Looking without waiting still gives a writer that is just committing this long. */
 const LOOK_LOCK_MS = 50;
+/** What is still to be done while closing waits no longer than this. */
+const CLOSING_LOCK_MS = 500;
 
 export function openSqliteStorage(directory: string, settings: StorageSettings): Storage {
   return new SqliteStorage(directory, settings);
@@ -61,7 +64,7 @@ class SqliteStorage implements Storage {
   async put(entries: readonly Entry[], { timeoutMs = LOCK_MS, signal }: Wait): Promise<Enqueued[]> {
     const { answer } = await this.#request<{ put: Enqueued[] }>(this.#open(), {
       make: (id, batch) => ({ ...this.#base(id, timeoutMs), op: "put", ...batch.encode(entries) }),
-      bytes: entries.reduce((sum, { payload }) => sum + payload.length, 0),
+      bytes: entries.reduce((sum, { payload }) => sum + payload.length + ENTRY_BYTES, 0),
       patienceMs: timeoutMs,
       signal,
     });
@@ -85,6 +88,8 @@ class SqliteStorage implements Storage {
       signal,
     });
     const deliveries = answer.claimed.map((delivery) => received(delivery, memory));
+    // What was claimed may be lost again before it could be handed out; who waits for ever waits on.
+    if (deliveries.length === 0 && waitMs === Number.POSITIVE_INFINITY) return this.claimFor(claim, signal);
     if (!signal?.aborted || deliveries.length === 0) return deliveries;
     // The abort lost its race against the claim: nobody will take these.
     await Promise.allSettled(deliveries.map((delivery) => this.#giveBack(delivery)));
@@ -93,21 +98,31 @@ class SqliteStorage implements Storage {
 
   async #giveBack({ id, receipt }: Lease): Promise<void> {
     if (this.#client === undefined) return;
+    const lockMs = this.#closing === undefined ? LOCK_MS : CLOSING_LOCK_MS;
     await this.#request(this.#client, {
       make: (command) => ({
-        ...this.#base(command, LOCK_MS),
+        ...this.#base(command, lockMs),
         op: "settle",
         lease: { id, receipt },
         move: { event: "release" },
       }),
-      patienceMs: LOCK_MS,
+      patienceMs: lockMs,
     });
   }
 
   async settle({ id, receipt }: Lease, move: Settlement): Promise<JobState> {
-    const { settled } = await this.#ask<{ settled: JobState }>({ op: "settle", lease: { id, receipt }, move });
+    try {
+      const { settled } = await this.#ask<{ settled: JobState }>({ op: "settle", lease: { id, receipt }, move });
+      this.#forget(receipt);
+      return settled;
+    } catch (error) {
+      if (error instanceof LeaseExpiredError) this.#forget(receipt);
+      throw error;
+    }
+  }
+
+  #forget(receipt: string): void {
     for (const consumer of this.#consumers) consumer.forget(receipt);
-    return settled;
   }
 
   async extend({ id, receipt }: Lease, ms: number): Promise<number> {
@@ -192,6 +207,8 @@ class SqliteConsumer implements Consumer {
   readonly #id: number;
   readonly #onClose: () => void;
   readonly #held = new Map<string, { id: number; slot: number }>();
+  /** The receipt of the delivery that each slot was given last. */
+  readonly #occupants: string[] = [];
   #closed = false;
 
   constructor(
@@ -220,14 +237,20 @@ class SqliteConsumer implements Consumer {
     const waitMs = wait ? Number.POSITIVE_INFINITY : 0;
     const claim = { limit: 1, leaseMs: this.#settings.leaseMs, waitMs, consumer: this.#id, slot };
     const [delivery] = await this.#storage.claimFor(claim, signal);
-    if (delivery !== undefined) this.#held.set(delivery.receipt, { id: delivery.id, slot });
+    if (delivery !== undefined) {
+      this.#held.set(delivery.receipt, { id: delivery.id, slot });
+      this.#occupants[slot] = delivery.receipt;
+    }
     return delivery;
   }
 
   start(slot: number): boolean {
+    const receipt = this.#occupants[slot] ?? "";
+    // The lease may have been lost while the payload was decoded.
+    if (!this.#held.has(receipt)) return false;
     const started = cellTime(monotonicMs());
     if (Atomics.compareExchange(this.#cells, slot, SLOT.waiting, started) === SLOT.waiting) return true;
-    for (const [receipt, held] of this.#held) if (held.slot === slot) this.#held.delete(receipt);
+    this.#held.delete(receipt);
     return false;
   }
 

@@ -37,6 +37,7 @@ export type StatementName =
   | "count"
   | "mark"
   | "wasPut"
+  | "wasSettled"
   | "isHeld"
   | "isHeldUntil"
   | "aheadLeased"
@@ -136,6 +137,7 @@ export const SQL: Readonly<Record<StatementName, string>> = {
 
   wasPut: `SELECT 1 AS yes FROM messages WHERE id = :id AND queue = :queue AND created_at = :now AND job_id IS :jobId
     AND payload = :payload`,
+  wasSettled: `SELECT 1 AS yes FROM messages WHERE id = :id AND status <> 1 AND updated_at = :now`,
   isHeld: `SELECT 1 AS yes FROM messages WHERE id = :id AND status = 1 AND receipt = :receipt`,
   isHeldUntil: `SELECT 1 AS yes FROM messages WHERE id = :id AND status = 1 AND receipt = :receipt AND lease_until = :until`,
 

@@ -55,6 +55,7 @@ export class SettleStep implements Step {
   readonly #outbox: Outbox;
   readonly #ended: (receipt: string) => void;
   #state: JobState | undefined;
+  #now = 0;
 
   /** `ended` is told that a delivery is over, or was over already. */
   constructor(command: SettleCommand, outbox: Outbox, ended: (receipt: string) => void) {
@@ -65,11 +66,14 @@ export class SettleStep implements Step {
   }
 
   execute(transitions: Transitions): void {
-    this.#state = transitions.settle(this.#command.queue, this.#command.lease, this.#command.move);
+    this.#now = transitions.now();
+    this.#state = transitions.settle(this.#command.queue, this.#command.lease, this.#command.move, this.#now);
   }
 
   confirmed(transitions: Transitions): boolean | undefined {
-    return this.#state === undefined ? undefined : !transitions.isHeld(this.#command.lease);
+    if (this.#state === undefined) return undefined;
+    if (transitions.isHeld(this.#command.lease)) return false;
+    return transitions.wasSettled(this.#command.lease, this.#now) ? true : undefined;
   }
 
   succeed(): void {
@@ -103,7 +107,7 @@ export class ExtendStep implements Step {
   }
 
   confirmed(transitions: Transitions): boolean | undefined {
-    return this.#until === undefined ? undefined : transitions.isHeld(this.#command.lease, this.#until);
+    return this.#until !== undefined && transitions.isHeld(this.#command.lease, this.#until) ? true : undefined;
   }
 
   succeed(): void {

@@ -1,9 +1,9 @@
 import { type MessagePort, receiveMessageOnPort, workerData } from "node:worker_threads";
 import { Connection } from "./connection.ts";
-import { isSafeSqlite, loadDriver, toStorageError } from "./driver.ts";
+import { type Driver, isSafeSqlite, loadDriver, toStorageError } from "./driver.ts";
 import { Engine } from "./engine.ts";
 import { errorOnWire } from "./outbox.ts";
-import { END, type FromEngine, monotonicMs, SIGNAL, type ToEngine } from "./protocol.ts";
+import { END, type FromEngine, monotonicMs, SIGNAL, type ToEngine, type WarningOnWire } from "./protocol.ts";
 
 /**
  * The engine's thread. It sleeps on a shared counter rather than in an event loop, so it wakes within microseconds and
@@ -34,13 +34,24 @@ function open(directory: string, port: MessagePort, signals: Int32Array): Engine
     const cancelled = (): boolean => Atomics.load(signals, SIGNAL.end) !== END.no;
     const connection = new Connection({ directory, driver, cancelled });
     const engine = new Engine({ connection, post, signals, clock: Date.now, monotonic: monotonicMs });
-    const { name, sqliteVersion } = driver;
-    post({ kind: "ready", driver: name, sqliteVersion, safe: isSafeSqlite(sqliteVersion) });
+    post({ kind: "ready", warnings: warningsOf(driver, connection) });
     return engine;
   } catch (error) {
     post({ kind: "unopened", error: errorOnWire(toStorageError(error, directory)) });
     return undefined;
   }
+}
+
+function warningsOf({ name, sqliteVersion }: Driver, { doubt }: Connection): WarningOnWire[] {
+  const warnings: WarningOnWire[] = [];
+  if (doubt !== undefined) warnings.push({ code: "LOCALQUEUE_FILESYSTEM", message: doubt });
+  if (!isSafeSqlite(sqliteVersion)) {
+    const message =
+      `${name} carries SQLite ${sqliteVersion}, which can corrupt a database that several processes write. ` +
+      "Upgrade to Node 22.22.3, 24.15 or newer, or install better-sqlite3@~12.11.";
+    warnings.push({ code: "LOCALQUEUE_UNSAFE_SQLITE", message });
+  }
+  return warnings;
 }
 
 function pump(engine: Engine, port: MessagePort, signals: Int32Array): void {

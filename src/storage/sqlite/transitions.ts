@@ -82,13 +82,19 @@ export class Transitions {
     return rows.length;
   }
 
+  /** Fails the first ready jobs as long as they have used up the budget, at most `limit`; returns their number. */
+  exhaust(queue: string, budget: number, limit: number): number {
+    const now = this.now();
+    let jobs = 0;
+    while (jobs < limit && this.#sql.exhaust.run({ queue, budget, now }).changes > 0) jobs++;
+    this.#moved(queue, "ready", "failed", jobs);
+    return jobs;
+  }
+
   /** Claims the first ready job; `undefined` = there is none. */
   claim(queue: string, leaseMs: number, budget: number | null): ClaimedRow | undefined {
     const now = this.now();
     const receipt = randomUUID();
-    while (budget !== null && this.#sql.exhaust.run({ queue, budget, now }).changes > 0) {
-      this.#moved(queue, "ready", "failed", 1);
-    }
     // Not `get`: it would leave the statement unfinished.
     const [row] = this.#sql.claim.all({ queue, leaseMs, budget, now, receipt });
     if (row === undefined) return undefined;
@@ -105,8 +111,8 @@ export class Transitions {
   }
 
   /** Ends a delivery; `undefined` = the lease is lost, and nothing was changed. */
-  settle(queue: string, { id, receipt }: Lease, move: Settlement): JobState | undefined {
-    const held = { id, queue, receipt, now: this.now() };
+  settle(queue: string, { id, receipt }: Lease, move: Settlement, now: number = this.now()): JobState | undefined {
+    const held = { id, queue, receipt, now };
     const state = this.#settle(held, move);
     if (state !== undefined) this.#moved(queue, "processing", state, 1);
     return state;
@@ -159,6 +165,11 @@ export class Transitions {
   /** Whether a row that `put` returned is in the file. */
   wasPut(queue: string, id: number, { payload, jobId }: NewJob, now: number): boolean {
     return this.#sql.wasPut.get({ id, queue, now, jobId, payload }) !== undefined;
+  }
+
+  /** Whether a delivery that was held has been ended at that very moment. */
+  wasSettled({ id }: Lease, now: number): boolean {
+    return this.#sql.wasSettled.get({ id, now }) !== undefined;
   }
 
   isHeld({ id, receipt }: Lease, until?: number): boolean {
