@@ -101,6 +101,17 @@ describe("closing", () => {
     expect(await openQueue({ directory }).stats()).toMatchObject({ ready: 100 });
   });
 
+  test("commits all that was accepted before, however much it is", async () => {
+    const directory = tempDirectory();
+    const queue = openQueue({ directory });
+    await queue.put("first");
+    const puts = Array.from({ length: 80_000 }, (_, n) => queue.put({ n }));
+    const outcomes = Promise.allSettled(puts);
+    await queue.close();
+    expect((await outcomes).filter(({ status }) => status === "rejected")).toEqual([]);
+    expect(await openQueue({ directory }).stats()).toMatchObject({ ready: 80_001 });
+  });
+
   test("takes no longer than half a second when the database is locked", async () => {
     const directory = tempDirectory();
     const queue = openQueue({ directory });

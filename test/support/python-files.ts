@@ -10,9 +10,9 @@ export type PythonVersion = "1.0.0" | "1.3.0" | "1.4.1";
 export const PYTHON_VERSIONS: readonly PythonVersion[] = ["1.0.0", "1.3.0", "1.4.1"];
 
 /** When the rows were written: some time ago. */
-export const WRITTEN_AT = 1_790_000_000_000;
+const WRITTEN_AT = 1_790_000_000_000;
 /** The end of a lease that is still running. */
-export const FAR_FUTURE = 4_102_444_800_000;
+const FAR_FUTURE = 4_102_444_800_000;
 
 /** What Python's clients create if it is missing, whenever they open a file. */
 export const PYTHON_INDEX =

@@ -5,155 +5,139 @@ import { type ClaimContext, deliver, type Waiter } from "./claims.ts";
 import type { Step } from "./group-commit.ts";
 import type { HeldLease } from "./leases.ts";
 import type { Outbox } from "./outbox.ts";
-import type { ExtendCommand, PutCommand, ReclaimCommand, SettleCommand } from "./protocol.ts";
+import type { Command, ExtendCommand, PutCommand, ReclaimCommand, SettleCommand } from "./protocol.ts";
 import type { ClaimedRow, NewJob, Transitions } from "./transitions.ts";
 
 /** The commands of callers, and the engine's own work, as steps of a batch. */
 
-export class PutStep implements Step {
+/** What the steps of all commands have in common. */
+abstract class CommandStep<C extends Command> implements Step {
   readonly fsync: boolean;
   readonly compound: boolean;
-  readonly #command: PutCommand;
+  protected readonly command: C;
+  protected readonly outbox: Outbox;
+
+  constructor(command: C, outbox: Outbox, compound: boolean) {
+    this.fsync = command.fsync;
+    this.compound = compound;
+    this.command = command;
+    this.outbox = outbox;
+  }
+
+  abstract execute(transitions: Transitions): void;
+  abstract confirmed(transitions: Transitions): boolean | undefined;
+  abstract succeed(): void;
+
+  fail(error: StorageError): void {
+    this.outbox.fail(this.command.id, error);
+  }
+}
+
+export class PutStep extends CommandStep<PutCommand> {
   readonly #jobs: readonly NewJob[];
-  readonly #outbox: Outbox;
   #enqueued: Enqueued[] = [];
   #now = 0;
 
   constructor(command: PutCommand, jobs: readonly NewJob[], outbox: Outbox) {
-    this.fsync = command.fsync;
-    this.compound = jobs.length > 1;
-    this.#command = command;
+    super(command, outbox, jobs.length > 1);
     this.#jobs = jobs;
-    this.#outbox = outbox;
   }
 
-  execute(transitions: Transitions): void {
+  override execute(transitions: Transitions): void {
     this.#now = transitions.now();
-    this.#enqueued = this.#jobs.map((job) => transitions.put(this.#command.queue, job, this.#now));
+    this.#enqueued = this.#jobs.map((job) => transitions.put(this.command.queue, job, this.#now));
   }
 
-  confirmed(transitions: Transitions): boolean | undefined {
+  override confirmed(transitions: Transitions): boolean | undefined {
     const index = this.#enqueued.findIndex(({ inserted }) => inserted);
     if (index < 0) return undefined;
     const { id } = this.#enqueued[index] as Enqueued;
-    return transitions.wasPut(this.#command.queue, id, this.#jobs[index] as NewJob, this.#now);
+    return transitions.wasPut(this.command.queue, id, this.#jobs[index] as NewJob, this.#now);
   }
 
-  succeed(): void {
-    this.#outbox.answer({ id: this.#command.id, put: this.#enqueued });
-  }
-
-  fail(error: StorageError): void {
-    this.#outbox.fail(this.#command.id, error);
+  override succeed(): void {
+    this.outbox.answer({ id: this.command.id, put: this.#enqueued });
   }
 }
 
-export class SettleStep implements Step {
-  readonly fsync: boolean;
-  readonly compound = false;
-  readonly #command: SettleCommand;
-  readonly #outbox: Outbox;
+export class SettleStep extends CommandStep<SettleCommand> {
   readonly #ended: (receipt: string) => void;
   #state: JobState | undefined;
   #now = 0;
 
   /** `ended` is told that a delivery is over, or was over already. */
   constructor(command: SettleCommand, outbox: Outbox, ended: (receipt: string) => void) {
-    this.fsync = command.fsync;
-    this.#command = command;
-    this.#outbox = outbox;
+    super(command, outbox, false);
     this.#ended = ended;
   }
 
-  execute(transitions: Transitions): void {
+  override execute(transitions: Transitions): void {
+    const { queue, lease, move } = this.command;
     this.#now = transitions.now();
-    this.#state = transitions.settle(this.#command.queue, this.#command.lease, this.#command.move, this.#now);
+    this.#state = transitions.settle(queue, lease, move, this.#now);
   }
 
-  confirmed(transitions: Transitions): boolean | undefined {
+  override confirmed(transitions: Transitions): boolean | undefined {
     if (this.#state === undefined) return undefined;
-    if (transitions.isHeld(this.#command.lease)) return false;
-    return transitions.wasSettled(this.#command.lease, this.#now) ? true : undefined;
+    if (transitions.isHeld(this.command.lease)) return false;
+    return transitions.wasSettled(this.command.lease, this.#now) ? true : undefined;
   }
 
-  succeed(): void {
-    const { id, lease } = this.#command;
+  override succeed(): void {
+    const { id, lease } = this.command;
     this.#ended(lease.receipt);
-    this.#outbox.answer(this.#state === undefined ? { id, refused: "lost" } : { id, settled: this.#state });
-  }
-
-  fail(error: StorageError): void {
-    this.#outbox.fail(this.#command.id, error);
+    this.outbox.answer(this.#state === undefined ? { id, refused: "lost" } : { id, settled: this.#state });
   }
 }
 
-export class ExtendStep implements Step {
-  readonly fsync: boolean;
-  readonly compound = false;
-  readonly #command: ExtendCommand;
-  readonly #outbox: Outbox;
+export class ExtendStep extends CommandStep<ExtendCommand> {
   readonly #extended: (receipt: string, ms: number) => void;
   #until: number | undefined;
 
   constructor(command: ExtendCommand, outbox: Outbox, extended: (receipt: string, ms: number) => void) {
-    this.fsync = command.fsync;
-    this.#command = command;
-    this.#outbox = outbox;
+    super(command, outbox, false);
     this.#extended = extended;
   }
 
-  execute(transitions: Transitions): void {
-    this.#until = transitions.extend(this.#command.queue, this.#command.lease, this.#command.ms);
+  override execute(transitions: Transitions): void {
+    const { queue, lease, ms } = this.command;
+    this.#until = transitions.extend(queue, lease, ms);
   }
 
-  confirmed(transitions: Transitions): boolean | undefined {
-    return this.#until !== undefined && transitions.isHeld(this.#command.lease, this.#until) ? true : undefined;
+  override confirmed(transitions: Transitions): boolean | undefined {
+    return this.#until !== undefined && transitions.isHeld(this.command.lease, this.#until) ? true : undefined;
   }
 
-  succeed(): void {
-    const { id, lease, ms } = this.#command;
-    if (this.#until === undefined) this.#outbox.answer({ id, refused: "lost" });
+  override succeed(): void {
+    const { id, lease, ms } = this.command;
+    if (this.#until === undefined) this.outbox.answer({ id, refused: "lost" });
     else {
       this.#extended(lease.receipt, ms);
-      this.#outbox.answer({ id, extended: this.#until });
+      this.outbox.answer({ id, extended: this.#until });
     }
-  }
-
-  fail(error: StorageError): void {
-    this.#outbox.fail(this.#command.id, error);
   }
 }
 
-export class ReclaimStep implements Step {
-  readonly fsync: boolean;
-  readonly compound = true;
-  readonly #command: ReclaimCommand;
-  readonly #outbox: Outbox;
+export class ReclaimStep extends CommandStep<ReclaimCommand> {
   #reclaimed = 0;
 
   constructor(command: ReclaimCommand, outbox: Outbox) {
-    this.fsync = command.fsync;
-    this.#command = command;
-    this.#outbox = outbox;
+    super(command, outbox, true);
   }
 
-  execute(transitions: Transitions): void {
+  override execute(transitions: Transitions): void {
     this.#reclaimed = 0;
-    for (let slice = transitions.expire(this.#command.queue, null); slice > 0; ) {
+    for (let slice = transitions.expire(this.command.queue, null); slice > 0; ) {
       this.#reclaimed += slice;
-      slice = transitions.expire(this.#command.queue, null);
+      slice = transitions.expire(this.command.queue, null);
     }
   }
 
   /** Harmless to repeat. */
-  confirmed(): undefined {}
+  override confirmed(): undefined {}
 
-  succeed(): void {
-    this.#outbox.answer({ id: this.#command.id, reclaimed: this.#reclaimed });
-  }
-
-  fail(error: StorageError): void {
-    this.#outbox.fail(this.#command.id, error);
+  override succeed(): void {
+    this.outbox.answer({ id: this.command.id, reclaimed: this.#reclaimed });
   }
 }
 
