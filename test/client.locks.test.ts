@@ -7,6 +7,7 @@ import { loadDriver } from "../dist/storage/sqlite/driver.js";
 import type { Storage } from "../dist/storage/storage.js";
 import { lockDatabase } from "./support/database.ts";
 import { readRows } from "./support/engine-harness.ts";
+import { Script } from "./support/script.ts";
 import { claimAll, entry, open, rejection, textOf } from "./support/storage.ts";
 import { tempDirectory } from "./support/temp.ts";
 import { until } from "./support/until.ts";
@@ -121,6 +122,16 @@ describe("while somebody else holds the lock", () => {
   test("counts are still read", async () => {
     const { storage } = await openLocked(3);
     expect(await storage.stats()).toEqual({ ready: 3, processing: 0, acked: 0, failed: 0 });
+  });
+
+  test("counts are read even by a process that opens the file now", async () => {
+    const { directory } = await openLocked(3);
+    const program = new Script(
+      directory,
+      "const storage = open(); print(await storage.stats()); await storage.close();",
+    );
+    const [stats] = await until(() => (program.printed.length > 0 ? program.printed : undefined));
+    expect(stats).toEqual({ ready: 3, processing: 0, acked: 0, failed: 0 });
   });
 
   test("close gives up on what was accepted after half a second, and resolves", async () => {
