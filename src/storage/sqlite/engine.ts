@@ -30,6 +30,8 @@ const POLL_WITHOUT_WATCH_MS = 25;
 /** A wait that ends this late means that the machine slept. */
 const LATE_MS = 2000;
 const CLOSING_MS = 500;
+/** After an error of the connection nothing is tried again sooner, unless a message comes. */
+const FAULT_RETRY_MS = 100;
 /** Other writers are let in for a while after each batch if they were seen this recently. */
 const CONTENDED_MS = 1000;
 /** A watch that only ever sees our own commits is armed ever more rarely, at most this rarely. */
@@ -187,7 +189,7 @@ export class Engine {
     const silentMs = elapsedSince(Atomics.load(this.#signals, SIGNAL.tick), now);
     const stalled = silentMs > STALLED_MS && (this.#leases.size > 0 || this.#hasWaiters());
     if (Atomics.exchange(this.#signals, SIGNAL.stalled, stalled ? 1 : 0) === 1 && !stalled) this.#checkAll();
-    let ms = POLL_MS;
+    let ms: number;
     try {
       if (now >= this.#pauseUntil || this.#leases.nextAt <= now) this.#runBatch(now, silentMs, stalled);
       this.#answerStats();
@@ -199,6 +201,8 @@ export class Engine {
       if (isConnectionFailure(error)) this.#connection.close();
       this.#failEverything(toStorageError(error, this.#connection.file));
       this.#outbox.flush();
+      // Whatever failed, the leases are to be renewed in time.
+      ms = Math.max(FAULT_RETRY_MS, Math.min(POLL_MS, this.#leases.nextAt - this.#monotonic()));
     }
     this.#planned = { at: this.#monotonic() + ms, wall: this.#clock() + ms };
     return ms;

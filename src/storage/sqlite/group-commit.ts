@@ -86,8 +86,6 @@ export class GroupCommit {
         else if (this.#connection.inTransaction) refused.push({ culprit: step, error });
         else return { culprit: step, error };
       }
-      // What is confirmed without a write may have been written by others without a flush.
-      if (fsync && this.#transitions.moves === 0) this.#transitions.mark();
       this.#transitions.writeCounts();
     } catch (error) {
       this.#rollback(isConnectionFailure(error));

@@ -81,6 +81,7 @@ class SqliteStorage implements Storage {
     signal: AbortSignal | undefined,
   ): Promise<Delivery[]> {
     const { waitMs } = claim;
+    const askedAt = monotonicMs();
     const lockMs = waitMs === 0 ? LOOK_LOCK_MS : Math.min(waitMs, LOCK_MS);
     const { answer, memory } = await this.#request<{ claimed: readonly DeliveryOnWire[] }>(this.#open(), {
       make: (id) => ({ ...this.#base(id, lockMs), op: "claim", ...claim }),
@@ -88,8 +89,9 @@ class SqliteStorage implements Storage {
       signal,
     });
     const deliveries = answer.claimed.map((delivery) => received(delivery, memory));
-    // What was claimed may be lost again before it could be handed out; who waits for ever waits on.
-    if (deliveries.length === 0 && waitMs === Number.POSITIVE_INFINITY) return this.claimFor(claim, signal);
+    // What was claimed may be lost again before it could be handed out; who has time left waits on.
+    const leftMs = waitMs - (monotonicMs() - askedAt);
+    if (deliveries.length === 0 && leftMs > 0) return this.claimFor({ ...claim, waitMs: leftMs }, signal);
     if (!signal?.aborted || deliveries.length === 0) return deliveries;
     // The abort lost its race against the claim: nobody will take these.
     await Promise.allSettled(deliveries.map((delivery) => this.#giveBack(delivery)));
