@@ -1,4 +1,6 @@
 import { expect, test } from "vitest";
+import { loadDriver } from "../dist/storage/sqlite/driver.js";
+import { OutgoingBatch } from "../dist/storage/sqlite/outgoing.js";
 import type { Command } from "../dist/storage/sqlite/protocol.js";
 import { SQL } from "../dist/storage/sqlite/statements.js";
 import { putCommand, TestEngine } from "./support/engine-harness.ts";
@@ -73,6 +75,42 @@ test("a put of many jobs stays in one transaction, whatever its size", () => {
   engine.run();
   expect(transactions(driver.log)).toEqual([3000]);
   expect(put.put).toHaveLength(3000);
+});
+
+test("many calls that each put many tiny jobs are spread over transactions of a few thousand jobs", () => {
+  const { engine, driver } = open();
+  const entries = Array.from({ length: 500 }, () => ({ payload: "1", jobId: undefined, delayMs: 0, maxAttempts: 4 }));
+  for (let call = 0; call < 40; call++) {
+    const batch = new OutgoingBatch();
+    batch.commands.push({ ...putCommand(engine.newCall().id, []), ...batch.encode(entries) });
+    batch.send((message) => {
+      if (message.kind === "batch") engine.engine.receive(message);
+    });
+  }
+  engine.run();
+  const sizes = transactions(driver.log);
+  expect(sizes.reduce((sum, size) => sum + size, 0)).toBe(20_000);
+  expect(Math.max(...sizes)).toBeLessThanOrEqual(5_000);
+});
+
+test("jobs that a lower budget leaves without deliveries are failed in slices", () => {
+  const { engine, driver } = open();
+  engine.putMany(Array(1000).fill("exhausted"));
+  engine.put("fresh");
+  engine.run();
+  engine.foreign("UPDATE messages SET attempts = 2 WHERE id <= 1000");
+  engine.foreign("UPDATE messages SET attempts = 0 WHERE id > 1000");
+  driver.log.length = 0;
+  const claim = engine.consume({ maxAttempts: 2 }).claim();
+  engine.elapse(5000);
+  expect(engine.textOf(claim.delivery)).toBe("fresh");
+  const slices = driver.log.join("\n").split("COMMIT");
+  const most = Math.max(...slices.map((slice) => slice.split(SQL.exhaust).length - 1));
+  expect(most).toBeGreaterThan(1);
+  expect(most).toBeLessThanOrEqual(101);
+  const stats = engine.stats();
+  engine.run();
+  expect(stats.answer?.stats).toEqual({ ready: 0, processing: 1, acked: 0, failed: 1000 });
 });
 
 test("a claim sees what the puts of its own batch add", () => {
@@ -154,6 +192,22 @@ test("one command that flushes to the disk makes its whole batch flush", () => {
   expect(driver.count("COMMIT")).toBe(2);
 });
 
+test("a put that is to be flushed writes, and so flushes, even if its job is there already", () => {
+  const { engine, driver } = open();
+  engine.put("job", { jobId: "same" });
+  engine.run();
+  const observer = loadDriver().open(engine.connection.file);
+  const version = (): unknown => observer.prepare("PRAGMA data_version").get()?.["data_version"];
+  const before = version();
+  const flushed = driver.plant({ at: "PRAGMA synchronous = FULL", strikes: () => {} });
+  const put = engine.put("job", { jobId: "same", fsync: true });
+  engine.run();
+  expect(put.put).toEqual([{ id: 1, inserted: false }]);
+  expect(flushed.struck).toBe(1);
+  expect(version()).not.toBe(before);
+  observer.close();
+});
+
 test("a command is withdrawn while the lock is somebody else's, and not afterwards", () => {
   const { engine, driver } = open();
   driver.plant({
@@ -212,4 +266,22 @@ test("each command waits for the lock as long as it was told to, and no longer",
     expect(endedAt.get(lockMs)).toBeGreaterThanOrEqual(lockMs);
     expect(endedAt.get(lockMs)).toBeLessThanOrEqual(lockMs + 100);
   }
+});
+
+test("queues that nobody waits for any longer cost nothing", () => {
+  const { engine } = open();
+  const putsOnly = (): number => {
+    const started = performance.now();
+    for (let i = 0; i < 300; i++) {
+      engine.put("job");
+      engine.step();
+    }
+    return performance.now() - started;
+  };
+  putsOnly();
+  const before = Math.min(putsOnly(), putsOnly());
+  for (let i = 0; i < 20_000; i++) engine.claim({ queue: `queue ${i}` });
+  engine.run();
+  engine.run();
+  expect(Math.min(putsOnly(), putsOnly())).toBeLessThan(3 * before + 100);
 });

@@ -254,3 +254,37 @@ describe("a COMMIT that takes more than half of a new lease", () => {
     expect(driver.count(SQL.renew)).toBe(0);
   });
 });
+
+describe("an error while the engine reads", () => {
+  test.each([
+    ["the queue", SQL.look],
+    ["what others have committed", SQL.dataVersion],
+  ])("(%s) does not keep it from renewing a lease", (_, at) => {
+    const { engine, driver, consumer, delivery } = openWithHandler();
+    const waiting = consumer.claim(1, { waitMs: Number.POSITIVE_INFINITY });
+    const fault = driver.plant({ at, error: sqliteError("IOERR_READ") });
+    const end = engine.clock.monotonic + 2 * LEASE_MS;
+    for (let steps = 0; engine.clock.monotonic < end; steps++) {
+      engine.tick();
+      const wait = engine.step();
+      expect(wait).toBeLessThan(LEASE_MS);
+      expect(steps).toBeLessThan(1000);
+      engine.clock.advance(Math.max(1, Math.ceil(wait)));
+    }
+    expect(fault.struck).toBe(1);
+    expect(waiting.error).toMatchObject({ code: "IO" });
+    expect(remaining(engine)).toBeGreaterThan(LEASE_MS / 2);
+    const ack = engine.ack(delivery);
+    engine.run();
+    expect(ack.answer).toMatchObject({ settled: "acked" });
+  });
+
+  test("does not let a short lease end", () => {
+    const leaseMs = 400;
+    const { engine, driver, consumer } = openWithHandler({ leaseMs, heartbeatMs: leaseMs / 3 });
+    consumer.claim(1, { waitMs: Number.POSITIVE_INFINITY });
+    driver.plant({ at: SQL.look, error: sqliteError("IOERR_READ") });
+    const wait = engine.step();
+    expect(wait).toBeLessThan(remaining(engine));
+  });
+});

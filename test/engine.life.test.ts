@@ -4,7 +4,7 @@ import { pathToFileURL } from "node:url";
 import type { Worker } from "node:worker_threads";
 import { describe, expect, onTestFinished, test } from "vitest";
 import type { ConsumerListener } from "../dist/storage/storage.js";
-import { lockDatabase, readRow } from "./support/database.ts";
+import { lockDatabase, readRow, steal } from "./support/database.ts";
 import { Script } from "./support/script.ts";
 import { claimAll, entry, open, rejection } from "./support/storage.ts";
 import { tempDirectory } from "./support/temp.ts";
@@ -104,6 +104,24 @@ describe("when the engine's thread dies", () => {
     expect(consumer.start(0)).toBe(true);
   });
 
+  test("a lease whose settlement was refused is not taken up again", async () => {
+    const threads = watchThreads();
+    const directory = tempDirectory();
+    const storage = open(directory);
+    await storage.put([entry("job")], {});
+    const { listener: ears, told } = listener();
+    const consumer = storage.consume({ ...settings, leaseMs: 60_000, heartbeatMs: 20_000 }, ears);
+    const delivery = await consumer.claim(0, { wait: true });
+    if (delivery === undefined) throw new Error("nothing was delivered");
+    consumer.start(0);
+    steal(directory, delivery.id);
+    expect(await rejection(storage.settle(delivery, { event: "ack" }))).toMatchObject({ name: "LeaseExpiredError" });
+    await threads[0]?.terminate();
+    await storage.put([entry("another")], {});
+    expect(threads).toHaveLength(2);
+    expect(told).toEqual([]);
+  });
+
   test("close resolves all the same", async () => {
     const threads = watchThreads();
     const storage = open(tempDirectory());
@@ -115,6 +133,26 @@ describe("when the engine's thread dies", () => {
     expect(["CLOSED", "IO"]).toContain(((await claim) as { code: string }).code);
   });
 });
+
+test.each([false, LEASE_MS / 3] as const)(
+  "a handler is not started once its lease is lost, for instance while the payload was decoded (heartbeat: %s)",
+  async (heartbeatMs: number | false) => {
+    const directory = tempDirectory();
+    const storage = open(directory);
+    await storage.put([entry("job")], {});
+    const { listener: ears, told } = listener();
+    const consumer = storage.consume({ ...settings, heartbeatMs }, ears);
+    const delivery = await consumer.claim(0, { wait: true });
+    if (delivery === undefined) throw new Error("nothing was delivered");
+    if (heartbeatMs !== false) steal(directory, delivery.id);
+    await until(() => told.includes("lost"));
+    expect(consumer.start(0)).toBe(false);
+
+    await storage.put([entry("next")], {});
+    expect(await consumer.claim(0, { wait: true })).toBeDefined();
+    expect(consumer.start(0)).toBe(true);
+  },
+);
 
 /** A copy of the built package whose engine's thread ends badly as soon as it is told to put into the queue "bad". */
 function sabotaged(ending: string): URL {
@@ -178,6 +216,33 @@ describe.each([
     const { code, errors } = await program.ended();
     expect(code).toBe(1);
     expect(errors).toContain("StorageError");
+  });
+});
+
+describe("when the engine's thread cannot be started", () => {
+  const permission = ["--permission", "--experimental-permission"].find((flag) =>
+    process.allowedNodeEnvironmentFlags.has(flag),
+  );
+
+  test.skipIf(permission === undefined)("its callers are told, and the program goes on", async () => {
+    const program = new Script(
+      tempDirectory(),
+      `const storage = open();
+      process.on("uncaughtException", (error) => print(["uncaught", error.message]));
+      for (let i = 0; i < 2; i++) {
+        const { name, code, outcome, cause } = await storage.put([entry("job")], {}).catch((error) => error);
+        print([name, code, outcome, cause?.code]);
+      }
+      await storage.close();
+      print("closed");`,
+      { nodeOptions: [permission ?? "", "--allow-fs-read=*", "--allow-fs-write=*"] },
+    );
+    const { code } = await program.ended();
+    expect(program.printed).toEqual([
+      ...Array(2).fill(["StorageError", "IO", "failed", "ERR_ACCESS_DENIED"]),
+      "closed",
+    ]);
+    expect(code).toBe(0);
   });
 });
 

@@ -1,3 +1,4 @@
+import path from "node:path";
 import { describe, expect, test } from "vitest";
 import { type Call, type TestConsumer, TestEngine } from "./support/engine-harness.ts";
 import { tempDirectory } from "./support/temp.ts";
@@ -242,6 +243,18 @@ describe("a handler's time-out", () => {
     expect(newsBesideRenewals(engine)).toEqual([]);
     engine.elapse(1100);
     expect(newsBesideRenewals(engine)).toEqual(["timedOut"]);
+  });
+
+  test("is not granted anew when the engine is started again", () => {
+    const { engine: first, consumer } = run(true, 1);
+    const [{ id = 0, receipt = "" } = {}] = first.rows() as { id?: number; receipt?: string }[];
+    first.close();
+    const second = new TestEngine({ directory: path.dirname(first.connection.file), clock: first.clock, idle: true });
+    second.consume({ ...settings, cells: consumer.cells.buffer as SharedArrayBuffer }, [{ id, receipt, slot: 0 }]);
+    second.elapse(200);
+    expect(newsBesideRenewals(second)).toEqual(["timedOut"]);
+    second.elapse(5100);
+    expect(newsBesideRenewals(second)).toEqual(["timedOut", "overdue"]);
   });
 
   test("starts anew with the next delivery in the same slot", () => {

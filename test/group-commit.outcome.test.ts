@@ -200,6 +200,18 @@ test("a repetition whose transaction is lost fails its culprit alone", () => {
   expect(engine.stored()).toEqual(["a", "b"]);
 });
 
+test("a COMMIT that has happened is recognised even if later steps of its batch changed the same job again", () => {
+  const { engine, driver, lease } = openWithLease();
+  driver.plant({ at: "COMMIT", error: FAILED_FSYNC, really: "executes" });
+  const [extend, ack, put] = [engine.extend(lease, 30_000), engine.ack(lease), engine.put("once")];
+  engine.run();
+  expect(extend.answer).toMatchObject({ extended: expect.any(Number) });
+  expect(ack.answer).toMatchObject({ settled: "acked" });
+  expect(put.put).toEqual([{ id: 2, inserted: true }]);
+  expect(engine.stored()).toEqual(["job", "once"]);
+  expect(statsOf(engine)).toEqual({ ready: 1, processing: 0, acked: 1, failed: 0 });
+});
+
 test("who was refused by a batch whose COMMIT fails is told once", () => {
   const { engine, driver, lease } = openWithLease();
   driver.plant({ at: "COMMIT", error: FAILED_FSYNC });

@@ -40,23 +40,27 @@ function open(file) {
 }
 
 const connection = new Connection({ directory: location, driver: { ...driver, open: (file) => open(file) } });
+const signals = new Int32Array(new SharedArrayBuffer(SIGNALS * 4));
+let answered = false;
 const engine = new Engine({
   connection,
-  signals: new Int32Array(new SharedArrayBuffer(SIGNALS * 4)).map((_, cell) =>
-    cell === SIGNAL.tick ? cellTime(monotonicMs()) : 0,
-  ),
+  signals,
   clock: Date.now,
   monotonic: monotonicMs,
   post: (message) => {
     if (message.answers.length === 0) return;
     dieAt("before the answer");
     say("answered");
+    answered = true;
   },
 });
 
 armed = true;
 engine.receive({ kind: "batch", commands: [command(input.command)] });
-engine.step();
+while (!answered) {
+  Atomics.store(signals, SIGNAL.tick, cellTime(monotonicMs()));
+  engine.step();
+}
 
 function command({ op, entry, copies = 1, ...rest }) {
   const base = { id: 1, session: 1, queue: "default", fsync: false, lockMs: 5_000, op, ...rest };

@@ -10,6 +10,7 @@ const RESULT_CODES = {
   FULL: 13,
   CONSTRAINT: 19,
   NOTADB: 26,
+  IOERR_READ: 266,
   IOERR_WRITE: 778,
   IOERR_FSYNC: 1034,
 } as const;

@@ -3,7 +3,7 @@ import path from "node:path";
 import { StorageError } from "../../errors.ts";
 import { type Database, type Driver, isConnectionFailure, storageErrorCode, toStorageError } from "./driver.ts";
 import { assertOneLibrary, FileIdentity, prepareFiles } from "./files.ts";
-import { assertCompatible, completeSchema, countsAreTriggered, migrate } from "./schema.ts";
+import { assertCompatible, completeSchema, countsAreTriggered, isComplete, migrate } from "./schema.ts";
 import { prepareStatements, type Statements } from "./statements.ts";
 
 /** The longest that one attempt waits inside SQLite for a lock; between attempts the engine looks after its callers. */
@@ -91,7 +91,10 @@ export class Connection {
       this.#fsync = false;
       this.#patiently(() => migrate(db, (work) => inTransaction(db, work)));
       this.#statements = prepareStatements(db);
-      this.#schemaVersion = -1;
+      // Read before looking: a change that comes in between is noticed by the next transaction.
+      const version = Number(this.#statements.schemaVersion.get()?.["schema_version"]);
+      this.#schemaVersion = isComplete(db) ? version : -1;
+      this.countsAreTriggered = countsAreTriggered(db);
     } catch (error) {
       this.close();
       throw toStorageError(error, this.file);

@@ -200,6 +200,11 @@ export function migrate(db: Database, inTransaction: (work: () => void) => void)
   }
 }
 
+/** Whether nothing is missing. */
+export function isComplete(db: Database): boolean {
+  return missing(inspect(db)).length === 0;
+}
+
 /** Within a write transaction: whether the layout is as it was left, which a Python client that opens the file changes. */
 export function completeSchema(db: Database): void {
   for (const step of missing(inspect(db))) db.exec(step);
