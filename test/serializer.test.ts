@@ -236,7 +236,7 @@ describe("a payload that makes trouble", () => {
     expect(refusal(new Proxy({}, { ownKeys: thrower })).cause).toBe(boom);
   });
 
-  test.each([65, 500, 2_000])("by being %s levels deep is stored all the same", (depth) => {
+  test.each([65, 500, 1_000])("by being %s levels deep is stored all the same", (depth) => {
     let deep: unknown = 1;
     for (let i = 0; i < depth; i++) deep = i % 2 === 0 ? [deep] : { deep };
     expect(encodeJson(deep)).toBe(JSON.stringify(deep));
