@@ -9,6 +9,7 @@ import {
   type Answer,
   type Command,
   type ConsumerOnWire,
+  END,
   type ErrorOnWire,
   type FromEngine,
   type HeldOnWire,
@@ -25,6 +26,8 @@ const BUFFERED_BYTES = 256 * 1024 * 1024;
 const COMMAND_BYTES = 256;
 const TICK_MS = 250;
 const CLOSING_MS = 500;
+/** What a closing session accepted waits this long for an engine that is slow to start. */
+const SLOW_START_MS = 10_000;
 /** However short the time-out: a busy engine is waited for this long, and one that is being started this long. */
 const LEAST_PATIENCE_MS = 100;
 const OPENING_MS = 1000;
@@ -244,10 +247,11 @@ export class Client {
     this.#patienceTimer = undefined;
     const now = monotonicNow();
     let next = Number.POSITIVE_INFINITY;
-    const [most, headway] = this.#ready ? (["endsAt", CLOSING_MS] as const) : (["opensBy", OPENING_MS] as const);
+    const [most, headway] = this.#ready ? (["endsAt", CLOSING_MS] as const) : (["opensBy", SLOW_START_MS] as const);
     for (const request of [...this.#requests.values()]) {
       if (request.batch === undefined) continue;
       const { closesBy } = request;
+      if (!this.#ready && closesBy !== undefined && closesBy <= now) this.#hurryOpening();
       const closing = closesBy === undefined ? request[most] : Math.max(closesBy, this.#progressAt + headway);
       const endsAt = Math.min(request[most], closing);
       if (endsAt > now) next = Math.min(next, endsAt);
@@ -258,6 +262,11 @@ export class Client {
     const ms = Math.min(next - now + 1, LEAST_PATIENCE_MS);
     // After a long block of the event loop the engine's answers, which wait too, are read first.
     this.#patienceTimer = setTimeout(() => setImmediate(() => this.#watchPatience()), ms);
+  }
+
+  /** Ends a wait for a lock while opening, but not an opening that is merely slow. */
+  #hurryOpening(): void {
+    if (this.#users === 1) Atomics.store(this.#signals, SIGNAL.end, END.closing);
   }
 
   #tryToStart(): void {
