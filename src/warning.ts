@@ -8,3 +8,12 @@ export type WarningCode =
 export function warn(code: WarningCode, message: string, detail?: string): void {
   process.emitWarning(message, { type: "LocalQueueWarning", code, ...(detail !== undefined && { detail }) });
 }
+
+const warned = new Set<string>();
+
+/** Warns of the same thing once per process. */
+export function warnOnce(code: WarningCode, message: string): void {
+  if (warned.has(message)) return;
+  warned.add(message);
+  warn(code, message);
+}

@@ -1,5 +1,5 @@
-import { setTimeout as sleep } from "node:timers/promises";
-import { QueueClosedError, Worker } from "localqueue";
+import { setImmediate as nextTurn, setTimeout as sleep } from "node:timers/promises";
+import { type Job, QueueClosedError, Worker } from "localqueue";
 import { describe, expect, test } from "vitest";
 import { openQueue } from "./support/queue.ts";
 import { until } from "./support/until.ts";
@@ -47,12 +47,17 @@ describe("stopping", () => {
     const queue = openQueue<string>({ leaseMs: 150, maxRetries: 0 });
     await queue.put("x");
     const finish = gate();
-    const worker = new Worker(queue, () => finish.passed);
+    let running: Job<string> | undefined;
+    const worker = new Worker(queue, (job) => {
+      running = job;
+      return finish.passed;
+    });
     const told = listenTo(worker);
     void start(worker);
-    await until(async () => (await queue.stats()).processing === 1);
+    const job = (await until(() => running)) as Job<string>;
+    const firstEnd = job.leaseExpiresAt.getTime();
     const stopping = worker.stop();
-    await sleep(400);
+    await until(() => job.leaseExpiresAt.getTime() > firstEnd + 250);
     finish.open();
     await stopping;
     expect(told).toEqual([["job:acked", "x"]]);
@@ -136,7 +141,7 @@ describe("stopping", () => {
     for (let round = 0; round < 100 && (await queue.stats()).ready > 0; round++) {
       const worker = new Worker(queue, (job) => void seen.push(job.data), { concurrency: 1 + (round % 3) });
       const running = worker.run();
-      for (let turn = 0; turn < round % 7; turn++) await sleep(0);
+      for (let turn = 0; turn < round % 7; turn++) await nextTurn();
       await Promise.all([worker.stop(), worker.stop(), running]);
       expect(await queue.stats()).toMatchObject({ processing: 0 });
     }
@@ -216,7 +221,7 @@ describe("a handler that still runs at the end of the grace", () => {
     const again = await queue.get({ timeoutMs: 5_000 });
     expect(again.attempt).toBe(2);
     finish.open();
-    await sleep(0);
+    await nextTurn();
     expect(told).toEqual([]);
     await again.ack();
   });

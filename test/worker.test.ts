@@ -1,4 +1,4 @@
-import { setTimeout as sleep } from "node:timers/promises";
+import { setImmediate as nextTurn, setTimeout as sleep } from "node:timers/promises";
 import { Reject, Retry, RetryPolicy, Worker } from "localqueue";
 import { describe, expect, test } from "vitest";
 import { readRow } from "./support/database.ts";
@@ -301,7 +301,7 @@ describe("a retry policy", () => {
     expect(told.map(([name]) => name)).toEqual(["error", "job:retried"]);
     expect(told[0]?.[1]).toBeInstanceOf(Error);
     expect(told[1]?.[3]).toBeGreaterThanOrEqual(1_000);
-    await sleep(0);
+    await nextTurn();
   });
 
   test("with maxAttempts replaces the budget of the jobs", async () => {
@@ -386,7 +386,7 @@ describe("dead letters that nobody hears of", () => {
     const worker = new Worker(queue, () => Promise.reject(new Reject("no")));
     await worker.runOnce();
     await worker.runOnce();
-    await sleep(0);
+    await nextTurn();
     expect(warnings).toHaveLength(1);
     expect(warnings[0]).toMatchObject({
       code: "LOCALQUEUE_UNHEARD_DEAD_LETTER",
@@ -402,7 +402,7 @@ describe("dead letters that nobody hears of", () => {
     const worker = new Worker(queue, () => Promise.reject(new Reject("no")));
     worker.on(event, () => {});
     await worker.runOnce();
-    await sleep(0);
+    await nextTurn();
     expect(warnings).toEqual([]);
   });
 });

@@ -56,6 +56,15 @@ export class QueueClaims {
     }
   }
 
+  /** Takes out the waiters whose time is up. While there is work, it is their patience with the lock that counts. */
+  takeEnded(now: number, locked: boolean): Waiter[] {
+    const ended = this.waiters.filter(({ endsAt, lockEndsAt }) =>
+      locked ? (lockEndsAt ?? Number.POSITIVE_INFINITY) <= now : endsAt <= now,
+    );
+    for (const waiter of ended) this.remove(waiter);
+    return ended;
+  }
+
   /** Somebody had the lock: what the waiters waited for it is forgotten. */
   noLongerLocked(): void {
     for (const waiter of this.waiters) waiter.lockEndsAt = undefined;

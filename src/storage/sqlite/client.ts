@@ -1,7 +1,7 @@
 import { onAbort } from "../../abort.ts";
-import { LeaseExpiredError, PayloadError, QueueClosedError, StorageError } from "../../errors.ts";
+import { StorageError } from "../../errors.ts";
 import { clearTimeout, monotonicNow, queueMicrotask, setImmediate, setTimeout } from "../../timers.ts";
-import { type WarningCode, warn } from "../../warning.ts";
+import { warnOnce } from "../../warning.ts";
 import { DirectoryWatch } from "./changes.ts";
 import { EngineThread, showAlive, wake } from "./engine-thread.ts";
 import { OutgoingBatch } from "./outgoing.ts";
@@ -10,13 +10,13 @@ import {
   type Command,
   type ConsumerOnWire,
   END,
-  type ErrorOnWire,
   type FromEngine,
   type HeldOnWire,
   type LeaseNews,
   SIGNAL,
   SIGNALS,
 } from "./protocol.ts";
+import { engineDied, flooded, refusal, revive, tooLarge } from "./refusals.ts";
 
 /** Enough to keep the engine busy; what waits beyond can still be withdrawn. */
 const BATCHES_IN_FLIGHT = 2;
@@ -126,8 +126,8 @@ export class Client {
       if (this.#lost !== undefined) throw this.#lost;
       if (signal?.aborted) throw signal.reason;
       const cost = bytes + COMMAND_BYTES;
-      if (cost > BUFFERED_BYTES) throw tooLarge(bytes);
-      if (this.#buffered + cost > BUFFERED_BYTES) throw this.#flooded();
+      if (cost > BUFFERED_BYTES) throw tooLarge(bytes, BUFFERED_BYTES);
+      if (this.#buffered + cost > BUFFERED_BYTES) throw flooded(this.#directory, BUFFERED_BYTES);
       const batch = this.#batchFor(bytes);
       const id = ++this.#ids;
       const command = make(id, batch);
@@ -164,14 +164,6 @@ export class Client {
     const batch = new OutgoingBatch();
     this.#batches.push(batch);
     return batch;
-  }
-
-  #flooded(): StorageError {
-    const mebibytes = BUFFERED_BYTES / 1024 / 1024;
-    return new StorageError(
-      "BUSY",
-      `More than ${mebibytes} MiB wait to be written to ${this.#directory}. Await earlier calls before making more.`,
-    );
   }
 
   /** Sends what may be sent; the rest goes as the engine finishes batches. */
@@ -397,45 +389,4 @@ export class Client {
 /** At the end of the process: a thread that is ended inside better-sqlite3 takes the process down with SIGABRT. */
 function leaveSqlite(): void {
   for (const client of clients.values()) client.leaveSqlite();
-}
-
-function tooLarge(bytes: number): PayloadError {
-  const [got, most] = [bytes, BUFFERED_BYTES].map((size) => Math.ceil(size / 1024 / 1024));
-  return new PayloadError(
-    `One call can store at most ${most} MiB, got ${got} MiB. Store large data elsewhere and its place here.`,
-  );
-}
-
-function refusal(refused: "lost" | "aborted" | "closed", signal: AbortSignal | undefined): unknown {
-  switch (refused) {
-    case "lost":
-      return new LeaseExpiredError(
-        "This delivery no longer holds the job: its lease ended, or it was settled already. Nothing was changed.",
-      );
-    case "aborted":
-      return signal?.reason;
-    case "closed":
-      return new QueueClosedError("The queue was closed.");
-  }
-}
-
-function engineDied(directory: string, sent: boolean, cause: unknown): StorageError {
-  const message = `The storage thread of ${directory} ended unexpectedly; the next operation starts a new one.`;
-  return new StorageError("IO", message, { outcome: sent ? "unknown" : "failed", cause });
-}
-
-function revive({ code, message, outcome, cause }: ErrorOnWire): StorageError {
-  if (cause === undefined) return new StorageError(code, message, { outcome });
-  return new StorageError(code, message, {
-    outcome,
-    cause: Object.assign(new Error(cause.message), { name: cause.name }),
-  });
-}
-
-const warned = new Set<string>();
-
-function warnOnce(code: WarningCode, message: string): void {
-  if (warned.has(message)) return;
-  warned.add(message);
-  warn(code, message);
 }

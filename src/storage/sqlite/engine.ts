@@ -1,41 +1,34 @@
-import { StorageError } from "../../errors.ts";
+import type { StorageError } from "../../errors.ts";
 import { BATCH_BYTES, type ClaimContext, ClaimStep, QueueClaims } from "./claims.ts";
 import { ClockWatch } from "./clock-watch.ts";
 import { BUSY_SLICE_MS, type Connection } from "./connection.ts";
 import { isConnectionFailure, toStorageError } from "./driver.ts";
 import { GroupCommit, type Step } from "./group-commit.ts";
 import { type EngineConsumer, Leases } from "./leases.ts";
+import { Neighbours, POLL_MS } from "./neighbours.ts";
 import { Outbox } from "./outbox.ts";
 import {
   type ClaimCommand,
   type Command,
   elapsedSince,
   type FromEngine,
-  type PutCommand,
   SIGNAL,
   SLOT,
   type StatsCommand,
   type ToEngine,
-  WATCH,
 } from "./protocol.ts";
-import { ExtendStep, LateDeliveryStep, PutStep, ReclaimStep, SettleStep, TakeBackStep } from "./steps.ts";
-import { type NewJob, Transitions } from "./transitions.ts";
+import { lockedOut } from "./refusals.ts";
+import { ExtendStep, LateDeliveryStep, nothing, PutStep, ReclaimStep, SettleStep, TakeBackStep } from "./steps.ts";
+import { Transitions } from "./transitions.ts";
 
 const BATCH_COMMANDS = 1000;
 /** A client that has not been heard of for this long is given no work, and work that it did not start is taken back. */
 const STALLED_MS = 1000;
-/** The net below all wake-ups. */
-const POLL_MS = 1000;
-const POLL_WITHOUT_WATCH_MS = 25;
 /** A wait that ends this late means that the machine slept. */
 const LATE_MS = 2000;
 const CLOSING_MS = 500;
 /** After an error of the connection nothing is tried again sooner, unless a message comes. */
 const FAULT_RETRY_MS = 100;
-/** Other writers are let in for a while after each batch if they were seen this recently. */
-const CONTENDED_MS = 1000;
-/** A watch that only ever sees our own commits is armed ever more rarely, at most this rarely. */
-const LONGEST_REARM_MS = 128;
 /** Some lock conflicts are reported without a wait. */
 const LOCK_RETRY_MS = 2;
 
@@ -69,6 +62,7 @@ export class Engine {
   readonly #outbox: Outbox;
   readonly #leases: Leases;
   readonly #clockWatch: ClockWatch;
+  readonly #neighbours: Neighbours;
   readonly #signals: Int32Array;
   readonly #clock: () => number;
   readonly #monotonic: () => number;
@@ -81,10 +75,7 @@ export class Engine {
   #planned: { readonly at: number; readonly wall: number } | undefined;
   /** After the machine slept: until when no lease is ended. */
   #expireAfter: number | undefined;
-  #foreignAt = Number.NEGATIVE_INFINITY;
   #pauseUntil = 0;
-  #rearmAt = 0;
-  #rearmMs = 0;
 
   constructor({ connection, post, signals, clock, monotonic }: EngineOptions) {
     this.#connection = connection;
@@ -96,6 +87,7 @@ export class Engine {
     this.#outbox = new Outbox(post);
     this.#leases = new Leases(monotonic, (news) => this.#outbox.tell(news));
     this.#clockWatch = new ClockWatch(connection, clock);
+    this.#neighbours = new Neighbours(signals, () => this.#outbox.askForWatch());
   }
 
   receive(message: Exclude<ToEngine, { kind: "shutdown" }>): void {
@@ -253,7 +245,7 @@ export class Engine {
     this.#keepLocked(callers, locked, now);
     if (locked.size > 0) {
       if (tookMs < slice / 2) this.#pauseUntil = this.#monotonic() + LOCK_RETRY_MS;
-    } else if (now - this.#foreignAt < CONTENDED_MS && heldMs >= 1) {
+    } else if (this.#neighbours.areWriting(now) && heldMs >= 1) {
       // Whoever waits for the lock polls for it: without a gap a busy engine would starve the others.
       this.#pauseUntil = this.#monotonic() + heldMs / 2 + (Math.random() * heldMs) / 2;
     }
@@ -274,7 +266,7 @@ export class Engine {
   #stepOf({ command, memory }: Pending): Step {
     switch (command.op) {
       case "put":
-        return new PutStep(command, newJobs(command, memory), this.#outbox);
+        return new PutStep(command, memory, this.#outbox);
       case "settle":
         return new SettleStep(command, this.#outbox, (receipt) => this.#leases.delete(receipt));
       case "extend":
@@ -324,9 +316,7 @@ export class Engine {
   }
 
   #noticeForeignCommit(): void {
-    this.#foreignAt = this.#monotonic();
-    this.#rearmMs = 0;
-    this.#rearmAt = 0;
+    this.#neighbours.committed(this.#monotonic());
     this.#checkAll();
   }
 
@@ -341,19 +331,12 @@ export class Engine {
     for (const [step, pending] of callers) {
       if (locked.has(step) && pending.lockEndsAt > now) kept.push(pending);
       else {
-        if (locked.has(step)) step.fail(this.#busy());
+        if (locked.has(step)) step.fail(lockedOut(this.#connection.file));
         this.#leave(pending);
       }
     }
     this.#pending.unshift(...kept);
     for (const step of locked) if (step instanceof ClaimStep) step.markLocked(since);
-  }
-
-  #busy(): StorageError {
-    return new StorageError(
-      "BUSY",
-      `${this.#connection.file} is locked by another process or connection. Try again, or allow more time with \`timeoutMs\`.`,
-    );
   }
 
   #answerStats(): void {
@@ -362,7 +345,7 @@ export class Engine {
     if (this.#connection.layoutChanged() && this.#groupCommit.run([nothing], BUSY_SLICE_MS).length > 0) {
       const now = this.#monotonic();
       const late = this.#stats.filter(({ lockEndsAt }) => lockEndsAt <= now);
-      for (const { command } of late) this.#outbox.fail(command.id, this.#busy());
+      for (const { command } of late) this.#outbox.fail(command.id, lockedOut(this.#connection.file));
       this.#stats = this.#stats.filter(({ lockEndsAt }) => lockEndsAt > now);
       return;
     }
@@ -375,15 +358,12 @@ export class Engine {
   /** Tells claims that their time is up: nothing came, or there is work but the lock cannot be had. */
   #endWaits(now: number, stalled: boolean): void {
     for (const [queue, claims] of this.#claims) {
-      if (claims.waiters.length === 0) this.#claims.delete(queue);
-      const workThere = claims.check && !stalled;
-      for (const waiter of [...claims.waiters]) {
-        const { command, endsAt, lockEndsAt } = waiter;
-        if (workThere ? (lockEndsAt ?? Number.POSITIVE_INFINITY) > now : endsAt > now) continue;
-        claims.remove(waiter);
-        if (workThere) this.#outbox.fail(command.id, this.#busy());
+      const locked = claims.check && !stalled;
+      for (const { command } of claims.takeEnded(now, locked)) {
+        if (locked) this.#outbox.fail(command.id, lockedOut(this.#connection.file));
         else this.#outbox.answer({ id: command.id, claimed: [] });
       }
+      if (claims.waiters.length === 0) this.#claims.delete(queue);
     }
   }
 
@@ -412,7 +392,7 @@ export class Engine {
       const workThere = (claims.check || claims.nextAt <= wall) && !stalled;
       if (workThere) toDo = true;
       else if (!stalled) ms = Math.min(ms, claims.nextAt - wall);
-      ms = Math.min(ms, stalled ? STALLED_MS : this.#pollMs(now));
+      ms = Math.min(ms, stalled ? STALLED_MS : this.#neighbours.pollMs(now));
       for (const { endsAt, lockEndsAt = Number.POSITIVE_INFINITY } of claims.waiters)
         ms = Math.min(ms, (workThere ? lockEndsAt : endsAt) - now);
     }
@@ -420,38 +400,4 @@ export class Engine {
     if (this.#leases.size > 0) ms = Math.min(ms, this.#leases.nextAt - now, POLL_MS);
     return Math.max(0, ms);
   }
-
-  /** How long a commit of another process may go unnoticed; sees to it that there is a watch which notices at once. */
-  #pollMs(now: number): number {
-    const watch = Atomics.load(this.#signals, SIGNAL.watch);
-    if (watch === WATCH.unavailable) return POLL_WITHOUT_WATCH_MS;
-    if (watch === WATCH.armed) return POLL_MS;
-    if (now < this.#rearmAt) return this.#rearmAt - now;
-    this.#rearmMs = Math.min(LONGEST_REARM_MS, Math.max(1, this.#rearmMs * 2));
-    this.#rearmAt = now + this.#rearmMs;
-    this.#outbox.askForWatch();
-    return POLL_MS;
-  }
-}
-
-/** A step of no effect: the transaction around it brings the file's layout up to date. */
-const nothing: Step = {
-  fsync: false,
-  compound: false,
-  execute: () => undefined,
-  confirmed: () => undefined,
-  succeed: () => undefined,
-  fail: () => undefined,
-};
-
-function newJobs({ entries }: PutCommand, memory: ArrayBuffer | undefined): NewJob[] {
-  return entries.map(({ payload, jobId, delayMs, maxAttempts }) => ({
-    payload:
-      payload instanceof Uint8Array
-        ? payload
-        : new Uint8Array(memory ?? new ArrayBuffer(0), payload.offset, payload.length),
-    jobId,
-    delayMs,
-    maxAttempts,
-  }));
 }

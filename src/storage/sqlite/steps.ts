@@ -38,9 +38,10 @@ export class PutStep extends CommandStep<PutCommand> {
   #enqueued: Enqueued[] = [];
   #now = 0;
 
-  constructor(command: PutCommand, jobs: readonly NewJob[], outbox: Outbox) {
-    super(command, outbox, jobs.length > 1);
-    this.#jobs = jobs;
+  /** `memory` is that of the batch in which the command came. */
+  constructor(command: PutCommand, memory: ArrayBuffer | undefined, outbox: Outbox) {
+    super(command, outbox, command.entries.length > 1);
+    this.#jobs = newJobs(command, memory);
   }
 
   override execute(transitions: Transitions): void {
@@ -192,4 +193,26 @@ export class LateDeliveryStep implements Step {
   fail(error: StorageError): void {
     this.#context.outbox.fail(this.#waiter.command.id, error);
   }
+}
+
+/** A step of no effect: the transaction around it brings the file's layout up to date. */
+export const nothing: Step = {
+  fsync: false,
+  compound: false,
+  execute: () => undefined,
+  confirmed: () => undefined,
+  succeed: () => undefined,
+  fail: () => undefined,
+};
+
+function newJobs({ entries }: PutCommand, memory: ArrayBuffer | undefined): NewJob[] {
+  return entries.map(({ payload, jobId, delayMs, maxAttempts }) => ({
+    payload:
+      payload instanceof Uint8Array
+        ? payload
+        : new Uint8Array(memory ?? new ArrayBuffer(0), payload.offset, payload.length),
+    jobId,
+    delayMs,
+    maxAttempts,
+  }));
 }

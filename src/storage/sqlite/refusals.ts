@@ -1,0 +1,56 @@
+import { LeaseExpiredError, PayloadError, QueueClosedError, StorageError } from "../../errors.ts";
+import type { ErrorOnWire } from "./protocol.ts";
+
+/** Why the engine did not do what was asked. */
+export function refusal(refused: "lost" | "aborted" | "closed", signal: AbortSignal | undefined): unknown {
+  switch (refused) {
+    case "lost":
+      return new LeaseExpiredError(
+        "This delivery no longer holds the job: its lease ended, or it was settled already. Nothing was changed.",
+      );
+    case "aborted":
+      return signal?.reason;
+    case "closed":
+      return new QueueClosedError("The queue was closed.");
+  }
+}
+
+/** For those whose answer died with the engine's thread. */
+export function engineDied(directory: string, sent: boolean, cause: unknown): StorageError {
+  const message = `The storage thread of ${directory} ended unexpectedly; the next operation starts a new one.`;
+  return new StorageError("IO", message, { outcome: sent ? "unknown" : "failed", cause });
+}
+
+/** An error of the engine, on this side. */
+export function revive({ code, message, outcome, cause }: ErrorOnWire): StorageError {
+  if (cause === undefined) return new StorageError(code, message, { outcome });
+  return new StorageError(code, message, {
+    outcome,
+    cause: Object.assign(new Error(cause.message), { name: cause.name }),
+  });
+}
+
+/** One call that asks for more than may be under way at all. */
+export function tooLarge(bytes: number, limit: number): PayloadError {
+  const [got, most] = [bytes, limit].map((size) => Math.ceil(size / 1024 / 1024));
+  return new PayloadError(
+    `One call can store at most ${most} MiB, got ${got} MiB. Store large data elsewhere and its place here.`,
+  );
+}
+
+/** A producer that never waits. */
+export function flooded(directory: string, limit: number): StorageError {
+  const most = limit / 1024 / 1024;
+  return new StorageError(
+    "BUSY",
+    `More than ${most} MiB wait to be written to ${directory}. Await earlier calls before making more.`,
+  );
+}
+
+/** Whoever waited for the lock as long as it could. */
+export function lockedOut(file: string): StorageError {
+  return new StorageError(
+    "BUSY",
+    `${file} is locked by another process or connection. Try again, or allow more time with \`timeoutMs\`.`,
+  );
+}
