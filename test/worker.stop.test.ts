@@ -135,7 +135,8 @@ describe("stopping", () => {
   });
 
   test("a hundred times, at any moment, loses no job and runs none twice", async () => {
-    const queue = openQueue<number>({ maxRetries: 0 });
+    // The first jobs may be given back more than ten times in a row, which counts.
+    const queue = openQueue<number>({ maxRetries: 100 });
     await queue.putMany(Array.from({ length: 400 }, (_, n) => n));
     const seen: number[] = [];
     for (let round = 0; round < 100 && (await queue.stats()).ready > 0; round++) {

@@ -239,15 +239,13 @@ export class Engine {
     const startedAt = performance.now();
     const locked = new Set(this.#groupCommit.run(steps, slice));
     const tookMs = performance.now() - startedAt;
-    const { heldMs } = this.#connection;
     if (this.#connection.takeForeignCommit()) this.#noticeForeignCommit();
     this.#own.unshift(...own.filter((step) => locked.has(step)));
     this.#keepLocked(callers, locked, now);
     if (locked.size > 0) {
       if (tookMs < slice / 2) this.#pauseUntil = this.#monotonic() + LOCK_RETRY_MS;
-    } else if (this.#neighbours.areWriting(now) && heldMs >= 1) {
-      // Whoever waits for the lock polls for it: without a gap a busy engine would starve the others.
-      this.#pauseUntil = this.#monotonic() + heldMs / 2 + (Math.random() * heldMs) / 2;
+    } else {
+      this.#pauseUntil = this.#monotonic() + this.#neighbours.gapMs(now, this.#connection.heldMs);
     }
   }
 

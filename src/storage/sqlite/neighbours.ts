@@ -27,8 +27,13 @@ export class Neighbours {
     this.#rearmAt = 0;
   }
 
-  areWriting(now: number): boolean {
-    return now - this.#seenAt < CONTENDED_MS;
+  /**
+   * How long to leave the lock free after it was held for `heldMs`. Whoever waits for it polls for it: without a gap a
+   * busy engine would starve the others.
+   */
+  gapMs(now: number, heldMs: number): number {
+    if (now - this.#seenAt >= CONTENDED_MS || heldMs < 1) return 0;
+    return heldMs / 2 + (Math.random() * heldMs) / 2;
   }
 
   /** How long a commit of theirs may go unnoticed; sees to it that there is a watch which notices at once. */
