@@ -234,7 +234,6 @@ export class Engine {
       steps.push(repair);
     }
     if (steps.length === 0) return;
-
     const slice = Math.max(0, Math.min(BUSY_SLICE_MS, ...taken.map(({ lockEndsAt }) => lockEndsAt - now)));
     const startedAt = performance.now();
     const locked = new Set(this.#groupCommit.run(steps, slice));
