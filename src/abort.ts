@@ -1,4 +1,6 @@
-const listenersOf = new WeakMap<AbortSignal, Set<() => void>>();
+import { Slots } from "./slots.ts";
+
+const listenersOf = new WeakMap<AbortSignal, Slots<() => void>>();
 
 /**
  * Calls `listener` when `signal` aborts; the function that is returned ends that. Any number of waits may share a
@@ -7,15 +9,17 @@ const listenersOf = new WeakMap<AbortSignal, Set<() => void>>();
 export function onAbort(signal: AbortSignal, listener: () => void): () => void {
   let listeners = listenersOf.get(signal);
   if (listeners === undefined) {
-    const all = new Set<() => void>();
-    signal.addEventListener("abort", () => all.forEach((each) => void each()), { once: true });
+    const all = new Slots<() => void>();
+    signal.addEventListener("abort", () => all.list().forEach((each) => void each()), { once: true });
     listenersOf.set(signal, all);
     listeners = all;
   }
-  // Of its own, so that a function that listens twice is called twice.
-  const call = (): void => listener();
-  listeners.add(call);
-  return () => void listeners.delete(call);
+  const slot = listeners.add(listener);
+  let listening = true;
+  return () => {
+    if (listening) listeners.delete(slot);
+    listening = false;
+  };
 }
 
 /** What `promise` gives, unless `signal` aborts first: then rejects with its reason, and the promise is forgotten. */

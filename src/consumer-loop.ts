@@ -15,7 +15,7 @@ export interface Work<J> {
   /** Runs the user's code; may throw, or return a promise. */
   handle(job: J, context: HandlerContext): unknown;
   /** Decides what becomes of the job; `undefined` = nothing is left to do. */
-  conclude(job: J, result: Result): Promise<Ending | undefined>;
+  conclude(job: J, result: Result): Ending | undefined | Promise<Ending | undefined>;
   /** The decision is committed, and the job is in this state now. */
   concluded(job: J, ending: Ending, state: JobState): void;
   leaseLost(job: J): void;
@@ -30,8 +30,16 @@ export interface Ending {
   readonly error: unknown;
 }
 
+/** A delivery whose handler runs. */
+interface Running<J> {
+  readonly receipt: string;
+  readonly job: J;
+  readonly run: HandlerRun;
+}
+
 /** A delivery to be settled. If its handler never ran, there is no job to tell anybody about. */
 interface Outcome<J> {
+  readonly slot: number;
   readonly delivery: Delivery;
   readonly settlement: Settlement;
   readonly told?: { readonly job: J; readonly ending: Ending };
@@ -45,12 +53,12 @@ const ABORT_GRACE_MS = 1_000;
  * `stop`.
  */
 export class ConsumerLoop<J> {
-  readonly #storage: Storage;
   readonly #settings: ConsumerSettings;
   readonly #work: Work<J>;
   readonly #consumer: Consumer;
   readonly #patience: Patience;
-  readonly #running = new Map<string, { readonly job: J; readonly run: HandlerRun }>();
+  /** By slot. Looked through for a receipt rather than kept in a `Map`: see `slots.ts`. */
+  readonly #running: (Running<J> | undefined)[] = [];
   /** Aborted by the first step of stopping: claim nothing more. */
   readonly #claiming = new AbortController();
   /** Aborted by the last step of stopping: wait for nothing more. */
@@ -62,15 +70,14 @@ export class ConsumerLoop<J> {
   #stopped: Promise<void> | undefined;
 
   constructor(storage: Storage, settings: ConsumerSettings, work: Work<J>) {
-    this.#storage = storage;
     this.#settings = settings;
     this.#work = work;
     this.#patience = new Patience((error) => work.troubled(error));
     this.#consumer = storage.consume(settings, {
       leaseLost: (receipt) => this.#leaseLost(receipt),
       leaseRenewed: (receipt, leaseUntil) => this.#leaseRenewed(receipt, leaseUntil),
-      timedOut: (receipt) => this.#running.get(receipt)?.run.timedOut(),
-      overdue: (receipt) => this.#running.get(receipt)?.run.overdue(),
+      timedOut: (receipt) => this.#find(receipt)?.run.timedOut(),
+      overdue: (receipt) => this.#find(receipt)?.run.overdue(),
     });
   }
 
@@ -100,11 +107,11 @@ export class ConsumerLoop<J> {
     // 2. Let the handlers finish; their leases are still renewed.
     if (await settlesWithin(this.#over, this.#settings.graceMs)) return;
     // 3. Abort those that still run, and give them a last moment.
-    for (const { run } of this.#running.values()) run.interrupt();
+    for (const running of this.#running) running?.run.interrupt();
     if (await settlesWithin(this.#over, ABORT_GRACE_MS)) return;
     // 4. Leave the rest alone: a handler that still runs keeps its lease until that expires.
     this.#waiting.abort();
-    for (const { run } of this.#running.values()) run.abandon();
+    for (const running of this.#running) running?.run.abandon();
     await settlesWithin(this.#over, ABORT_GRACE_MS);
   }
 
@@ -165,18 +172,18 @@ export class ConsumerLoop<J> {
       const opened = this.#work.open(delivery);
       job = opened instanceof Promise ? await unlessAborted(opened, this.#waiting.signal) : opened;
     } catch (error) {
-      if (this.#waiting.signal.aborted) return { delivery, settlement: { event: "release" } };
-      return { delivery, settlement: this.#work.unreadable(delivery, error) };
+      if (this.#waiting.signal.aborted) return { slot, delivery, settlement: { event: "release" } };
+      return { slot, delivery, settlement: this.#work.unreadable(delivery, error) };
     }
-    if (this.#claiming.signal.aborted) return { delivery, settlement: { event: "release" } };
-    if (!this.#consumer.start(slot)) return undefined;
+    if (this.#claiming.signal.aborted) return { slot, delivery, settlement: { event: "release" } };
+    if (!this.#consumer.start(slot, delivery)) return undefined;
     this.#hasHandled = true;
     const run = new HandlerRun(this.#settings.timeoutMs);
-    this.#running.set(delivery.receipt, { job, run });
+    this.#running[slot] = { receipt: delivery.receipt, job, run };
     const result = await run.start((context) => this.#work.handle(job, context));
-    this.#running.delete(delivery.receipt);
+    this.#running[slot] = undefined;
     const ending = await this.#work.conclude(job, result);
-    return ending && { delivery, settlement: ending.settlement, told: { job, ending } };
+    return ending && { slot, delivery, settlement: ending.settlement, told: { job, ending } };
   }
 
   /** Never rejects: what cannot be settled ends the loop. */
@@ -189,12 +196,12 @@ export class ConsumerLoop<J> {
   }
 
   /** Waits faults out: the lease may still hold when they are over, and settling it twice does no harm. */
-  async #settleAtLast({ delivery, settlement, told }: Outcome<J>, patienceMs: number): Promise<void> {
+  async #settleAtLast({ slot, delivery, settlement, told }: Outcome<J>, patienceMs: number): Promise<void> {
     const giveUpAt = monotonicNow() + patienceMs;
     let unsure = false;
     while (true) {
       try {
-        const state = await this.#storage.settle(delivery, settlement);
+        const state = await this.#consumer.settle(slot, delivery, settlement);
         this.#patience.reset();
         if (told !== undefined) this.#work.concluded(told.job, told.ending, state);
         return;
@@ -219,15 +226,24 @@ export class ConsumerLoop<J> {
     void this.stop();
   }
 
+  /** The job of a delivery whose handler runs here. */
+  jobOf(receipt: string): J | undefined {
+    return this.#find(receipt)?.job;
+  }
+
+  #find(receipt: string): Running<J> | undefined {
+    return this.#running.find((running) => running?.receipt === receipt);
+  }
+
   #leaseLost(receipt: string): void {
-    const running = this.#running.get(receipt);
+    const running = this.#find(receipt);
     if (running === undefined) return;
     running.run.leaseLost();
     this.#work.leaseLost(running.job);
   }
 
   #leaseRenewed(receipt: string, leaseUntil: number): void {
-    const running = this.#running.get(receipt);
+    const running = this.#find(receipt);
     if (running !== undefined) this.#work.leaseRenewed(running.job, leaseUntil);
   }
 }

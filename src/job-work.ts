@@ -35,15 +35,21 @@ interface ByHand {
   readonly state: Promise<JobState | undefined>;
 }
 
+/** A job, and what its handler did about it itself. */
+export interface Assignment<T> {
+  readonly job: Job<T>;
+  readonly byHand: ByHand[];
+}
+
+const ACKED: Ending = { settlement: { event: "ack" }, error: undefined };
 const usableDelay = finite(0, LONGEST_DELAY_MS);
 
 /** What a worker does with the jobs of its queue. */
-export class JobWork<T> implements Work<Job<T>> {
+export class JobWork<T> implements Work<Assignment<T>> {
   readonly #queue: QueueInternals<T>;
   readonly #handler: Handler<T>;
   readonly #options: CheckedWorkerOptions;
   readonly #events: Emitter<WorkerEvents<T>>;
-  readonly #byHand = new Map<string, ByHand[]>();
   #warned = false;
 
   constructor(
@@ -58,8 +64,10 @@ export class JobWork<T> implements Work<Job<T>> {
     this.#events = events;
   }
 
-  open(delivery: Delivery): Job<T> | Promise<Job<T>> {
-    return this.#queue.open(delivery);
+  open(delivery: Delivery): Assignment<T> | Promise<Assignment<T>> {
+    const opened = this.#queue.open(delivery);
+    if (opened instanceof Promise) return opened.then((job) => ({ job, byHand: [] }));
+    return { job: opened, byHand: [] };
   }
 
   unreadable({ id }: Delivery, error: unknown): Settlement {
@@ -69,24 +77,38 @@ export class JobWork<T> implements Work<Job<T>> {
     return settlement;
   }
 
-  handle(job: Job<T>, context: HandlerContext): unknown {
-    const settlements: ByHand[] = [];
-    this.#byHand.set(job.receipt, settlements);
-    this.#queue.watches.set(job.receipt, (settling, settlement, error) => {
-      const state = settling.catch(() => undefined); // the handler has the rejection
-      settlements.push({ ending: { settlement, error }, state });
-    });
+  handle({ job }: Assignment<T>, context: HandlerContext): unknown {
     return this.#handler(job, context);
   }
 
-  async conclude(job: Job<T>, result: Result): Promise<Ending | undefined> {
-    if (await this.#wasSettledByHand(job)) {
+  /** The handler, or somebody else, settles the job itself; `undefined` = it is none of those that run here. */
+  settledByHand(
+    assignment: Assignment<T> | undefined,
+    settling: Promise<JobState>,
+    settlement: Settlement,
+    error: unknown,
+  ): void {
+    if (assignment === undefined) return;
+    const state = settling.catch(() => undefined); // whoever settles has the rejection
+    assignment.byHand.push({ ending: { settlement, error }, state });
+  }
+
+  async conclude(assignment: Assignment<T>, result: Result): Promise<Ending | undefined> {
+    // The handler may have asked for settlements without waiting for them.
+    for (const { ending, state: settling } of assignment.byHand) {
+      const state = await settling;
+      if (state === undefined) continue;
+      this.concluded(assignment, ending, state);
       if (result.kind === "threw") this.#events.emit("error", { error: result.error });
       return undefined;
     }
+    return this.#endingOf(assignment.job, result);
+  }
+
+  #endingOf(job: Job<T>, result: Result): Ending | undefined {
     switch (result.kind) {
       case "returned":
-        return { settlement: { event: "ack" }, error: undefined };
+        return ACKED;
       case "threw":
         return { settlement: this.#judge(job, result.error), error: result.error };
       case "timed out":
@@ -99,7 +121,7 @@ export class JobWork<T> implements Work<Job<T>> {
     }
   }
 
-  concluded(job: Job<T>, { settlement, error }: Ending, state: JobState): void {
+  concluded({ job }: Assignment<T>, { settlement, error }: Ending, state: JobState): void {
     if (settlement.event === "ack") this.#events.emit("job:acked", { job });
     else if (state === "failed") {
       const reason = reasonOf(settlement);
@@ -110,30 +132,16 @@ export class JobWork<T> implements Work<Job<T>> {
     }
   }
 
-  leaseLost(job: Job<T>): void {
+  leaseLost({ job }: Assignment<T>): void {
     this.#events.emit("lease:lost", { job });
   }
 
-  leaseRenewed(job: Job<T>, leaseUntil: number): void {
+  leaseRenewed({ job }: Assignment<T>, leaseUntil: number): void {
     ClaimedJob.leaseMoved(job, leaseUntil);
   }
 
   troubled(error: unknown): void {
     this.#events.emit("error", { error });
-  }
-
-  /** Waits for settlements that the handler asked for but did not wait for itself. */
-  async #wasSettledByHand(job: Job<T>): Promise<boolean> {
-    this.#queue.watches.delete(job.receipt);
-    const settlements = this.#byHand.get(job.receipt) ?? [];
-    this.#byHand.delete(job.receipt);
-    for (const { ending, state: settling } of settlements) {
-      const state = await settling;
-      if (state === undefined) continue;
-      this.concluded(job, ending, state);
-      return true;
-    }
-    return false;
   }
 
   #judge(job: Job<T>, error: unknown): Settlement {

@@ -37,21 +37,18 @@ export interface QueueInternals<T> {
   readonly name: string;
   readonly leaseMs: number;
   readonly storage: Storage;
-  /** Who is to be told when the holder of a receipt settles it by hand. */
-  readonly watches: Map<string, SettlementWatch>;
   /** Decodes; throws, or rejects, if that is not possible. */
   open(delivery: Delivery): Job<T> | Promise<Job<T>>;
   /** What becomes of a delivery that cannot be decoded. */
   unreadable(error: unknown): Settlement;
   /** Has `consumer` stopped before the queue closes, until the function that is returned is called. */
-  attach(consumer: Stoppable): () => void;
+  attach(consumer: AttachedConsumer): () => void;
 }
 
-/** `error` is what was given as the last error. */
-export type SettlementWatch = (settling: Promise<JobState>, settlement: Settlement, error: unknown) => void;
-
-export interface Stoppable {
+export interface AttachedConsumer {
   stop(): Promise<void>;
+  /** Somebody settles the delivery of this receipt by hand; `error` is what was given as the last error. */
+  settledByHand(receipt: string, settling: Promise<JobState>, settlement: Settlement, error: unknown): void;
 }
 
 const internals = new WeakMap<object, QueueInternals<unknown>>();
@@ -71,8 +68,7 @@ export class SimpleQueue<T = unknown> {
   readonly #maxRetries: number;
   readonly #serializer: Serializer<T>;
   readonly #storage: Storage;
-  readonly #consumers = new Set<Stoppable>();
-  readonly #watches = new Map<string, SettlementWatch>();
+  readonly #consumers = new Set<AttachedConsumer>();
   /** Aborted by `close()`: ends what waits for a job. */
   readonly #ending = new AbortController();
   #closed: Promise<void> | undefined;
@@ -89,7 +85,6 @@ export class SimpleQueue<T = unknown> {
       name,
       leaseMs,
       storage: this.#storage,
-      watches: this.#watches,
       open: (delivery) => this.#open(delivery),
       unreadable: (error) => this.#unreadable(error),
       attach: (consumer) => this.#attach(consumer),
@@ -308,7 +303,7 @@ export class SimpleQueue<T = unknown> {
   async #settle(job: Lease, settlement: Settlement, error?: unknown): Promise<void> {
     const lease = readLease(job);
     const settling = this.#storage.settle(lease, settlement);
-    this.#watches.get(lease.receipt)?.(settling, settlement, error);
+    for (const consumer of this.#consumers) consumer.settledByHand(lease.receipt, settling, settlement, error);
     await settling;
   }
 
@@ -321,7 +316,7 @@ export class SimpleQueue<T = unknown> {
     }
   }
 
-  #attach(consumer: Stoppable): () => void {
+  #attach(consumer: AttachedConsumer): () => void {
     this.#refuseIfClosed();
     this.#consumers.add(consumer);
     return () => this.#consumers.delete(consumer);

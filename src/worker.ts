@@ -1,8 +1,7 @@
 import { ConsumerLoop } from "./consumer-loop.ts";
 import { Emitter } from "./emitter.ts";
 import { QueueClosedError } from "./errors.ts";
-import type { Job } from "./job.ts";
-import { type Handler, JobWork, type WorkerEvents } from "./job-work.ts";
+import { type Assignment, type Handler, JobWork, type WorkerEvents } from "./job-work.ts";
 import { functionOf, wrongType } from "./options.ts";
 import { internalsOf, type QueueInternals, type SimpleQueue } from "./queue.ts";
 import {
@@ -22,7 +21,7 @@ export class Worker<T = unknown> {
   readonly #options: CheckedWorkerOptions;
   readonly #events: Emitter<WorkerEvents<T>>;
   readonly #work: JobWork<T>;
-  readonly #loops = new Set<ConsumerLoop<Job<T>>>();
+  readonly #loops = new Set<ConsumerLoop<Assignment<T>>>();
   #isRunning = false;
   #stopped: Promise<void> | undefined;
 
@@ -89,13 +88,16 @@ export class Worker<T = unknown> {
     return this.stop();
   }
 
-  async #serve<Served>(slots: number, serve: (loop: ConsumerLoop<Job<T>>) => Promise<Served>): Promise<Served> {
+  async #serve<Served>(slots: number, serve: (loop: ConsumerLoop<Assignment<T>>) => Promise<Served>): Promise<Served> {
     if (this.#stopped !== undefined) throw new QueueClosedError("This worker was stopped");
     const { heartbeatMs, timeoutMs, graceMs, retry } = this.#options;
     const maxAttempts = typeof retry === "function" ? undefined : retry.maxAttempts;
     const settings = { slots, leaseMs: this.#queue.leaseMs, heartbeatMs, timeoutMs, graceMs, maxAttempts };
     const loop = new ConsumerLoop(this.#queue.storage, settings, this.#work);
-    const detach = this.#queue.attach(loop);
+    const detach = this.#queue.attach({
+      stop: () => loop.stop(),
+      settledByHand: (receipt, ...settlement) => this.#work.settledByHand(loop.jobOf(receipt), ...settlement),
+    });
     this.#loops.add(loop);
     try {
       return await serve(loop);

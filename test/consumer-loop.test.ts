@@ -33,13 +33,13 @@ class Script {
         if (!this.starts) this.log.push("not started");
         return this.starts;
       },
-      close: () => this.log.push("close"),
-    };
-    return {
-      settle: async ({ id }: Delivery, { event }: { event: string }) => {
+      settle: async (_, { id }, { event }) => {
         this.log.push(`${event} ${id}`);
         return (this.settlements.shift() ?? (() => "acked" as const))();
       },
+      close: () => this.log.push("close"),
+    };
+    return {
       consume: (_: unknown, listener: ConsumerListener) => {
         this.listener = listener;
         return consumer;

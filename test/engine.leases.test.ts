@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
-import type { DeliveryOnWire } from "../dist/storage/sqlite/protocol.js";
 import { SQL } from "../dist/storage/sqlite/statements.js";
+import type { Delivery } from "../dist/storage/storage.js";
 import { type TestConsumer, TestEngine } from "./support/engine-harness.ts";
 import { FaultyDriver, sqliteError } from "./support/faulty-driver.ts";
 import { tempDirectory } from "./support/temp.ts";
@@ -17,7 +17,7 @@ function openWithHandler(settings: Parameters<TestEngine["consume"]>[0] = {}): {
   engine: TestEngine;
   driver: FaultyDriver;
   consumer: TestConsumer;
-  delivery: DeliveryOnWire;
+  delivery: Delivery;
 } {
   const { engine, driver } = open();
   engine.put("job");

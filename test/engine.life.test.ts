@@ -76,7 +76,7 @@ describe("when the engine's thread dies", () => {
     const consumer = storage.consume(settings, ears);
     const delivery = await consumer.claim(0, { wait: true });
     if (delivery === undefined) throw new Error("nothing was delivered");
-    expect(consumer.start(0)).toBe(true);
+    expect(consumer.start(0, delivery)).toBe(true);
 
     for (let round = 0; round < 2; round++) {
       await threads.at(-1)?.terminate();
@@ -100,8 +100,9 @@ describe("when the engine's thread dies", () => {
     expect(await waiting).toMatchObject({ code: "IO", outcome: "unknown" });
     await storage.put([entry("job")], {});
     const delivery = await consumer.claim(0, { wait: true });
+    if (delivery === undefined) throw new Error("nothing was delivered");
     expect(delivery).toMatchObject({ attempt: 1 });
-    expect(consumer.start(0)).toBe(true);
+    expect(consumer.start(0, delivery)).toBe(true);
   });
 
   test("a lease whose settlement was refused is not taken up again", async () => {
@@ -113,7 +114,7 @@ describe("when the engine's thread dies", () => {
     const consumer = storage.consume({ ...settings, leaseMs: 60_000, heartbeatMs: 20_000 }, ears);
     const delivery = await consumer.claim(0, { wait: true });
     if (delivery === undefined) throw new Error("nothing was delivered");
-    consumer.start(0);
+    consumer.start(0, delivery);
     steal(directory, delivery.id);
     expect(await rejection(storage.settle(delivery, { event: "ack" }))).toMatchObject({ name: "LeaseExpiredError" });
     await threads[0]?.terminate();
@@ -146,11 +147,12 @@ test.each([false, LEASE_MS / 3] as const)(
     if (delivery === undefined) throw new Error("nothing was delivered");
     if (heartbeatMs !== false) steal(directory, delivery.id);
     await until(() => told.includes("lost"));
-    expect(consumer.start(0)).toBe(false);
+    expect(consumer.start(0, delivery)).toBe(false);
 
     await storage.put([entry("next")], {});
-    expect(await consumer.claim(0, { wait: true })).toBeDefined();
-    expect(consumer.start(0)).toBe(true);
+    const next = await consumer.claim(0, { wait: true });
+    if (next === undefined) throw new Error("nothing was delivered");
+    expect(consumer.start(0, next)).toBe(true);
   },
 );
 
@@ -247,7 +249,7 @@ describe("when the engine's thread cannot be started", () => {
 });
 
 describe("a program", () => {
-  test("that forgets to close ends by itself", async () => {
+  test("that forgets to close its storage ends by itself", async () => {
     const program = new Script(
       tempDirectory(),
       `const storage = open();
@@ -256,7 +258,8 @@ describe("a program", () => {
         leaseLost() {}, leaseRenewed() {}, timedOut() {}, overdue() {},
       });
       const delivery = await consumer.claim(0, { wait: true });
-      consumer.start(0);
+      consumer.start(0, delivery);
+      consumer.close();
       print(delivery.attempt);`,
     );
     const { code, errors } = await program.ended();

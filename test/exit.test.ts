@@ -36,3 +36,12 @@ test.each([false, true])(
     expect(faultsOf(location)).toEqual([]);
   },
 );
+
+test.each([false, true])(
+  "a process whose handlers only wait for their signals goes on until these abort (runOnce: %s)",
+  async (once) => {
+    const program = new Program("waits-for-signal.mjs", { location: tempDirectory(), once });
+    expect(await program.ends(10_000)).toEqual({ code: 0, signal: null, stderr: "" });
+    expect(program.messages).toEqual([{ say: "retried", error: "TimeoutError" }, { say: "closed" }]);
+  },
+);

@@ -1,7 +1,7 @@
 import { describe, expect, test } from "vitest";
 import { loadDriver } from "../dist/storage/sqlite/driver.js";
-import type { DeliveryOnWire } from "../dist/storage/sqlite/protocol.js";
 import { SQL } from "../dist/storage/sqlite/statements.js";
+import type { Delivery } from "../dist/storage/storage.js";
 import { type Call, TestEngine } from "./support/engine-harness.ts";
 import { ERROR_FORMS, type Fault, FaultyDriver, payloadIs, sqliteError } from "./support/faulty-driver.ts";
 import { tempDirectory } from "./support/temp.ts";
@@ -16,7 +16,7 @@ function open(): { engine: TestEngine; driver: FaultyDriver } {
 }
 
 /** An engine with one job that is leased. */
-function openWithLease(): { engine: TestEngine; driver: FaultyDriver; lease: DeliveryOnWire } {
+function openWithLease(): { engine: TestEngine; driver: FaultyDriver; lease: Delivery } {
   const { engine, driver } = open();
   engine.put("job");
   const claim = engine.claim();
@@ -80,7 +80,7 @@ describe.each(ERROR_FORMS)("a COMMIT that fails, in the form of $library", ({ er
 const COMMANDS: readonly {
   readonly command: string;
   readonly sql: string;
-  readonly give: (engine: TestEngine, lease: DeliveryOnWire) => Call;
+  readonly give: (engine: TestEngine, lease: Delivery) => Call;
   readonly answer: object;
 }[] = [
   { command: "put", sql: SQL.put, give: (engine) => engine.put("a"), answer: { put: [{ id: 2, inserted: true }] } },

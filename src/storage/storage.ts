@@ -70,7 +70,6 @@ export interface Lease {
 }
 
 export interface Delivery extends Lease {
-  /** May share its buffer with other payloads, never its bytes. */
   readonly payload: Uint8Array;
   /** 1 at the first delivery. */
   readonly attempt: number;
@@ -144,7 +143,9 @@ export interface Consumer {
    * To be called right before the handler. `false`: this thread stalled so long that the storage gave the job back;
    * the delivery must be dropped without a word.
    */
-  start(slot: number): boolean;
+  start(slot: number, lease: Lease): boolean;
+  /** As `Storage.settle`, for a delivery of this slot. */
+  settle(slot: number, lease: Lease, move: Settlement): Promise<JobState>;
   /** Stops renewing whatever is still held. Running handlers keep their leases until these expire. */
   close(): void;
 }

@@ -9,7 +9,6 @@ import {
   type Command,
   type ConsumerOnWire,
   cellTime,
-  type DeliveryOnWire,
   type ErrorOnWire,
   type FromEngine,
   type HeldOnWire,
@@ -20,7 +19,7 @@ import {
   SLOT,
   WATCH,
 } from "../../dist/storage/sqlite/protocol.js";
-import type { Enqueued, Lease, QueueStats, Settlement } from "../../dist/storage/storage.js";
+import type { Delivery, Enqueued, Lease, QueueStats, Settlement } from "../../dist/storage/storage.js";
 
 /** Both clocks, moved by hand. */
 export class TestClock {
@@ -53,12 +52,12 @@ export class Call {
     return this.answer?.put;
   }
 
-  get claimed(): readonly DeliveryOnWire[] | undefined {
+  get claimed(): readonly Delivery[] | undefined {
     return this.answer?.claimed;
   }
 
   /** The one delivery of a claim. */
-  get delivery(): DeliveryOnWire {
+  get delivery(): Delivery {
     const [delivery] = this.claimed ?? [];
     if (delivery === undefined) throw new Error(`no delivery: ${JSON.stringify(this.answer)}`);
     return delivery;
@@ -71,7 +70,7 @@ export class Call {
 
 interface AnswerFields {
   readonly put: readonly Enqueued[];
-  readonly claimed: readonly DeliveryOnWire[];
+  readonly claimed: readonly Delivery[];
   readonly settled: JobState;
   readonly extended: number;
   readonly reclaimed: number;
@@ -114,7 +113,6 @@ export class TestEngine {
   batchesDone = 0;
   watchesAskedFor = 0;
   readonly #calls = new Map<number, Call>();
-  readonly #payloads = new Map<DeliveryOnWire, string>();
   #ids = 0;
 
   constructor({ directory, driver = loadDriver(), clock = new TestClock(), idle = false }: TestEngineOptions) {
@@ -155,16 +153,12 @@ export class TestEngine {
       if (call === undefined) throw new Error(`an answer to nothing: ${JSON.stringify(answer)}`);
       if (call.answer !== undefined) throw new Error(`answered twice: ${JSON.stringify([call.answer, answer])}`);
       call.answer = answer;
-      for (const delivery of call.claimed ?? []) {
-        const { offset, length } = delivery.payload;
-        this.#payloads.set(delivery, Buffer.from(message.memory ?? new ArrayBuffer(0), offset, length).toString());
-      }
     }
   }
 
   /** The text of a delivered payload. */
-  textOf(delivery: DeliveryOnWire): string | undefined {
-    return this.#payloads.get(delivery);
+  textOf(delivery: Delivery): string {
+    return Buffer.from(delivery.payload).toString();
   }
 
   /** The client shows that it is alive. */
@@ -325,7 +319,7 @@ export class TestConsumer {
   }
 
   /** Claims a job that is there, and starts its handler. */
-  work(slot = 0): DeliveryOnWire {
+  work(slot = 0): Delivery {
     const claim = this.claim(slot);
     this.#engine.run();
     if (!this.start(slot)) throw new Error("the delivery was taken back");

@@ -1,15 +1,26 @@
 import type { StorageError } from "../../errors.ts";
-import type { Lease } from "../storage.ts";
+import type { Delivery, Lease } from "../storage.ts";
 import type { Step } from "./group-commit.ts";
 import type { EngineConsumer } from "./leases.ts";
 import type { Outbox } from "./outbox.ts";
 import type { ClaimCommand } from "./protocol.ts";
 import { SLICE } from "./statements.ts";
-import type { ClaimedRow, Outlook, Transitions } from "./transitions.ts";
+import type { Outlook, Transitions } from "./transitions.ts";
 
 /** A batch takes no further callers beyond this; what remains is served by the next one. */
 export const BATCH_BYTES: number = 1024 * 1024;
+const BATCH_COMMANDS = 1000;
 const BATCH_MS = 5;
+const SHARE = 64;
+
+/**
+ * How many of the callers who wait go into one transaction: not all, so that the client's thread can take up the
+ * answers of the first while the others are served. Where each transaction is flushed to the disk, that would cost
+ * more than it saves.
+ */
+export function shareOf(waiting: number, fsync = false): number {
+  return fsync ? BATCH_COMMANDS : Math.min(BATCH_COMMANDS, Math.max(SHARE, Math.ceil(waiting / 2)));
+}
 
 /** A claim that has not been answered yet. Times are by `monotonicMs`. */
 export interface Waiter {
@@ -79,7 +90,7 @@ export interface ClaimContext {
   /** Takes over the lease of a consumer's delivery before it is answered. */
   readonly hold: (lease: Lease, waiter: Waiter) => void;
   /** COMMIT ate much of the new leases: they are to be renewed before anybody sees them. */
-  readonly deliverLate: (waiter: Waiter, rows: readonly ClaimedRow[]) => void;
+  readonly deliverLate: (waiter: Waiter, rows: readonly Delivery[]) => void;
 }
 
 /** Serves one queue's waiters as the last step of a batch, with as few statements as possible. */
@@ -88,7 +99,7 @@ export class ClaimStep implements Step {
   readonly compound = true;
   readonly #claims: QueueClaims;
   readonly #context: ClaimContext;
-  #served: { waiter: Waiter; rows: ClaimedRow[] }[] = [];
+  #served: { waiter: Waiter; rows: Delivery[] }[] = [];
   /** Whether there may be more for the next batch to claim. */
   #more = false;
   #startedAt = 0;
@@ -110,9 +121,11 @@ export class ClaimStep implements Step {
     const expired =
       mayExpire && outlook.expiry <= this.#startedAt ? transitions.expire(queue, budgetOf(waiters[0])) : 0;
     const promoted = outlook.due <= this.#startedAt ? transitions.promote(queue) : 0;
+    const most = shareOf(waiters.length, this.fsync);
     let bytes = 0;
     for (const waiter of waiters) {
-      if (bytes >= BATCH_BYTES || transitions.now() - this.#startedAt >= BATCH_MS) return;
+      if (bytes >= BATCH_BYTES || this.#served.length === most) return;
+      if (transitions.now() - this.#startedAt >= BATCH_MS) return;
       const { rows, exhausted } = claimFor(waiter, transitions);
       for (const { payload } of rows) bytes += payload.byteLength;
       if (rows.length > 0) this.#served.push({ waiter, rows });
@@ -149,7 +162,7 @@ export class ClaimStep implements Step {
   }
 }
 
-export function deliver(waiter: Waiter, rows: readonly ClaimedRow[], { hold, outbox }: ClaimContext): void {
+export function deliver(waiter: Waiter, rows: Delivery[], { hold, outbox }: ClaimContext): void {
   for (const row of rows) hold(row, waiter);
   outbox.deliver(waiter.command.id, rows);
 }
@@ -158,10 +171,10 @@ function budgetOf(waiter: Waiter | undefined): number | null {
   return waiter?.consumer?.settings.maxAttempts ?? null;
 }
 
-function claimFor(waiter: Waiter, transitions: Transitions): { rows: ClaimedRow[]; exhausted: number } {
+function claimFor(waiter: Waiter, transitions: Transitions): { rows: Delivery[]; exhausted: number } {
   const { queue, limit, leaseMs } = waiter.command;
   const budget = budgetOf(waiter);
-  const rows: ClaimedRow[] = [];
+  const rows: Delivery[] = [];
   let exhausted = 0;
   while (rows.length < limit) {
     if (budget !== null) exhausted += transitions.exhaust(queue, budget, SLICE - exhausted);

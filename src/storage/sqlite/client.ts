@@ -1,5 +1,6 @@
 import { onAbort } from "../../abort.ts";
 import { StorageError } from "../../errors.ts";
+import { Slots } from "../../slots.ts";
 import { clearTimeout, monotonicNow, queueMicrotask, setImmediate, setTimeout } from "../../timers.ts";
 import { warnOnce } from "../../warning.ts";
 import { DirectoryWatch } from "./changes.ts";
@@ -17,6 +18,7 @@ import {
   SIGNALS,
 } from "./protocol.ts";
 import { engineDied, flooded, refusal, revive, tooLarge } from "./refusals.ts";
+import type { Tally } from "./tally.ts";
 
 /** Enough to keep the engine busy; what waits beyond can still be withdrawn. */
 const BATCHES_IN_FLIGHT = 2;
@@ -33,24 +35,24 @@ const LEAST_PATIENCE_MS = 100;
 const OPENING_MS = 1000;
 const RESTART_MS = { first: 50, longest: 5000 };
 
-export interface Demand {
-  /** Builds the command, and encodes its payloads into the batch. */
-  readonly make: (id: number, batch: OutgoingBatch) => Command;
+/** A command, and what the client needs to know about it. */
+export interface Demand<A, Result> {
+  /** Gets its number here. What it refers to must not change any more. */
+  readonly command: Command;
   /** The payloads' size. */
   readonly bytes?: number;
   /** How long it may wait here before it is sent. */
   readonly patienceMs: number;
   readonly signal?: AbortSignal | undefined;
-}
-
-/** The engine's answer, and the memory that payloads in it refer to. */
-export interface Reply<A extends Answer = Answer> {
-  readonly answer: A;
-  readonly memory: ArrayBuffer | undefined;
+  /** What the caller gets of the answer, which is of the form that belongs to the command. */
+  readonly read: (answer: A) => Result;
 }
 
 interface Request {
   readonly command: Command;
+  readonly signal: AbortSignal | undefined;
+  readonly read: (answer: never) => unknown;
+  readonly tally: Tally;
   readonly bytes: number;
   readonly askedAt: number;
   /** When to give up waiting, here, for a busy engine; and for one that is being started. */
@@ -58,9 +60,8 @@ interface Request {
   opensBy: number;
   /** Once its session closes: when to give up if the engine makes no headway. */
   closesBy: number | undefined;
-  readonly resolve: (reply: Reply) => void;
+  readonly resolve: (result: never) => void;
   readonly reject: (reason: unknown) => void;
-  readonly signal: AbortSignal | undefined;
   readonly forgetSignal: (() => void) | undefined;
   /** Where it waits; `undefined` once it was sent. */
   batch: OutgoingBatch | undefined;
@@ -83,7 +84,7 @@ export class Client {
   readonly #directory: string;
   readonly #signals = new Int32Array(new SharedArrayBuffer(SIGNALS * 4));
   readonly #watch: DirectoryWatch;
-  readonly #requests = new Map<number, Request>();
+  readonly #requests = new Slots<Request>();
   readonly #consumers = new Map<number, ConsumerRecord>();
   #batches: OutgoingBatch[] = [];
   #inFlight = 0;
@@ -120,21 +121,22 @@ export class Client {
     return client;
   }
 
-  /** Asks the engine for something. Whatever the command carries is copied before this returns. */
-  request({ make, bytes = 0, patienceMs, signal }: Demand): Promise<Reply> {
-    return new Promise((resolve, reject) => {
+  /** Asks the engine for something; `tally` counts it until it is answered. */
+  request<A extends Answer, Result>(demand: Demand<A, Result>, tally: Tally): Promise<Result> {
+    return new Promise<Result>((resolve, reject) => {
+      const { command, bytes = 0, patienceMs, signal, read } = demand;
       if (this.#lost !== undefined) throw this.#lost;
       if (signal?.aborted) throw signal.reason;
       const cost = bytes + COMMAND_BYTES;
       if (cost > BUFFERED_BYTES) throw tooLarge(bytes, BUFFERED_BYTES);
       if (this.#buffered + cost > BUFFERED_BYTES) throw flooded(this.#directory, BUFFERED_BYTES);
       const batch = this.#batchFor(bytes);
-      const id = ++this.#ids;
-      const command = make(id, batch);
-      batch.commands.push(command);
       const askedAt = monotonicNow();
-      this.#requests.set(id, {
+      const id = this.#requests.add({
         command,
+        signal,
+        read,
+        tally,
         bytes: cost,
         askedAt,
         endsAt: askedAt + Math.max(patienceMs, LEAST_PATIENCE_MS),
@@ -142,13 +144,15 @@ export class Client {
         closesBy: undefined,
         resolve,
         reject,
-        signal,
         forgetSignal: signal && onAbort(signal, () => this.#abort(id)),
         batch,
       });
+      command.id = id;
+      batch.add(command, bytes);
+      tally.begin();
       this.#buffered += cost;
       if (this.#requests.size === 1) {
-        this.#thread?.keepAlive(true);
+        this.#keepAlive();
         this.#keepTicking();
       }
       if (!this.#flushing) {
@@ -160,7 +164,7 @@ export class Client {
 
   #batchFor(bytes: number): OutgoingBatch {
     const last = this.#batches.at(-1);
-    if (last !== undefined && !last.full && last.fits(bytes)) return last;
+    if (last?.takes(bytes)) return last;
     const batch = new OutgoingBatch();
     this.#batches.push(batch);
     return batch;
@@ -176,7 +180,7 @@ export class Client {
       if (batch.commands.length === 0) continue;
       this.#inFlight++;
       this.#hurry(batch.commands);
-      batch.send((message, transfer) => this.#thread?.post(message, transfer));
+      this.#thread?.post({ kind: "batch", commands: batch.commands });
     }
     if (this.#batches.length > 0 && this.#patienceTimer === undefined) this.#watchPatience();
   }
@@ -216,11 +220,17 @@ export class Client {
     this.#requests.delete(request.command.id);
     this.#buffered -= request.bytes;
     request.forgetSignal?.();
-    if (this.#requests.size === 0) this.#thread?.keepAlive(false);
+    request.tally.end();
+    if (this.#requests.size === 0) this.#keepAlive();
+  }
+
+  /** A handler may wait for news of its lease and for nothing else that would keep the process alive. */
+  #keepAlive(): void {
+    this.#thread?.keepAlive(this.#requests.size > 0 || this.#consumers.size > 0);
   }
 
   #reject(request: Request, reason: unknown): void {
-    request.batch?.withdraw(request.command.id);
+    request.batch?.withdraw(request.command);
     this.#settled(request);
     request.reject(reason);
   }
@@ -240,7 +250,7 @@ export class Client {
     const now = monotonicNow();
     let next = Number.POSITIVE_INFINITY;
     const [most, headway] = this.#ready ? (["endsAt", CLOSING_MS] as const) : (["opensBy", SLOW_START_MS] as const);
-    for (const request of [...this.#requests.values()]) {
+    for (const request of this.#requests.list()) {
       if (request.batch === undefined) continue;
       const { closesBy } = request;
       if (!this.#ready && closesBy !== undefined && closesBy <= now) this.#hurryOpening();
@@ -277,7 +287,7 @@ export class Client {
     this.#thread = thread;
     this.#progressAt = monotonicNow();
     for (const [consumer, record] of this.#consumers) this.#announce(consumer, record);
-    thread.keepAlive(this.#requests.size > 0);
+    this.#keepAlive();
     this.#keepTicking();
   }
 
@@ -297,14 +307,14 @@ export class Client {
         this.#inFlight -= message.batches;
         if (message.batches > 0) this.#progressAt = monotonicNow();
         for (const news of message.news) this.#consumers.get(news.consumer)?.tell(news);
-        for (const answer of message.answers) this.#answer(answer, message.memory);
+        for (const answer of message.answers) this.#answer(answer);
         if (message.watch && this.#requests.size > 0) this.#watch.arm();
         if (this.#batches.length > 0) this.#flush();
         break;
     }
   }
 
-  #answer(answer: Answer, memory: ArrayBuffer | undefined): void {
+  #answer(answer: Answer): void {
     const request = this.#requests.get(answer.id);
     if (request === undefined) return;
     this.#settled(request);
@@ -315,7 +325,7 @@ export class Client {
     } else if ("refused" in answer) {
       request.reject(refusal(answer.refused, request.signal));
     } else {
-      request.resolve({ answer, memory });
+      request.resolve(request.read(answer as never) as never);
     }
   }
 
@@ -327,7 +337,7 @@ export class Client {
     this.#inFlight = 0;
     this.#openError = undefined;
     this.#watch.disarm();
-    for (const request of [...this.#requests.values()]) {
+    for (const request of this.#requests.list()) {
       this.#reject(request, openError ?? engineDied(this.#directory, request.batch === undefined, cause));
     }
     this.#batches = [];
@@ -349,19 +359,21 @@ export class Client {
 
   #announce(consumer: number, { settings, held }: ConsumerRecord): void {
     this.#thread?.post({ kind: "consume", consumer, settings, held: held() });
+    this.#keepAlive();
     this.#keepTicking();
   }
 
   dismiss(consumer: number): void {
     this.#consumers.delete(consumer);
     this.#thread?.post({ kind: "dismiss", consumer });
+    this.#keepAlive();
   }
 
   /** Withdraws a session's waiting claims at once, and bounds what else it has under way. */
   closeSession(session: number): void {
     this.#thread?.post({ kind: "closeSession", session });
     const latest = monotonicNow() + CLOSING_MS;
-    for (const request of [...this.#requests.values()]) {
+    for (const request of this.#requests.list()) {
       if (request.command.session !== session || request.batch === undefined) continue;
       if (request.command.op === "claim") this.#reject(request, refusal("closed", undefined));
       request.closesBy = latest;

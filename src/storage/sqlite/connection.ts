@@ -42,6 +42,8 @@ export class Connection {
   /** Changes only when somebody else commits; it belongs to this connection. */
   #dataVersion = -1;
   #foreignCommit = false;
+  /** Only somebody else's commit can have changed the layout. */
+  #layoutInDoubt = true;
   #restartAfter = 0;
   /** Whether triggers keep the counts (a Python client writes the file too), or each transaction does. */
   countsAreTriggered = false;
@@ -92,7 +94,7 @@ export class Connection {
       this.#patiently(() => migrate(db, (work) => inTransaction(db, work)));
       this.#statements = prepareStatements(db);
       // Read before looking: a change that comes in between is noticed by the next transaction.
-      const version = Number(this.#statements.schemaVersion.get()?.["schema_version"]);
+      const version = this.#readSchemaVersion();
       this.#schemaVersion = isComplete(db) ? version : -1;
       this.countsAreTriggered = countsAreTriggered(db);
     } catch (error) {
@@ -118,7 +120,7 @@ export class Connection {
 
   /** Begins a write transaction; `false` when somebody else holds the lock for all of `busyMs`. */
   begin(fsync: boolean, busyMs: number): boolean {
-    const { schemaVersion } = this.statements;
+    if (this.#statements === undefined) this.#open();
     const db = this.#db as Database;
     if (busyMs !== this.#busyMs) db.exec(`PRAGMA busy_timeout = ${busyMs}`);
     this.#busyMs = busyMs;
@@ -133,12 +135,12 @@ export class Connection {
     }
     this.#begunAt = performance.now();
     this.#lookForForeignCommit();
-    const version = Number(schemaVersion.get()?.["schema_version"]);
-    if (version !== this.#schemaVersion) {
+    if (this.#layoutInDoubt && this.layoutChanged()) {
       completeSchema(db);
       this.countsAreTriggered = countsAreTriggered(db);
-      this.#schemaVersion = Number(schemaVersion.get()?.["schema_version"]);
+      this.#schemaVersion = this.#readSchemaVersion();
     }
+    this.#layoutInDoubt = false;
     return true;
   }
 
@@ -186,13 +188,19 @@ export class Connection {
 
   #lookForForeignCommit(): void {
     const version = Number(this.statements.dataVersion.get()?.["data_version"]);
-    if (version !== this.#dataVersion) this.#foreignCommit = true;
+    if (version === this.#dataVersion) return;
     this.#dataVersion = version;
+    this.#foreignCommit = true;
+    this.#layoutInDoubt = true;
   }
 
   /** Whether the layout is no longer what the last transaction left. */
   layoutChanged(): boolean {
-    return Number(this.statements.schemaVersion.get()?.["schema_version"]) !== this.#schemaVersion;
+    return this.#readSchemaVersion() !== this.#schemaVersion;
+  }
+
+  #readSchemaVersion(): number {
+    return Number(this.statements.schemaVersion.get()?.["schema_version"]);
   }
 
   /**

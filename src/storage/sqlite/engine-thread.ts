@@ -1,6 +1,7 @@
 import { MessageChannel, type MessagePort, receiveMessageOnPort, Worker } from "node:worker_threads";
 import { cellTime, END, type FromEngine, monotonicMs, SIGNAL, type ToEngine } from "./protocol.ts";
 import type { ThreadData } from "./thread.ts";
+import { type PackedFromEngine, packToEngine, unpackFromEngine } from "./wire.ts";
 
 /** How long the end of the process is held up for a statement that runs. */
 const LEAVING_MS = 2000;
@@ -32,7 +33,8 @@ export class EngineThread {
       execArgv: [],
       env: {},
     });
-    port1.on("message", (message: FromEngine) => listener.message(message));
+    const receive = (message: unknown): void => listener.message(unpackFromEngine(message as PackedFromEngine));
+    port1.on("message", receive);
     let error: unknown;
     this.#worker.on("error", (thrown) => {
       error = thrown;
@@ -41,7 +43,7 @@ export class EngineThread {
       this.#worker.once("exit", () => {
         // What it said last may not have been read yet.
         for (let last = receiveMessageOnPort(port1); last !== undefined; last = receiveMessageOnPort(port1)) {
-          listener.message(last.message as FromEngine);
+          receive(last.message);
         }
         port1.close();
         listener.ended(error);
@@ -50,9 +52,10 @@ export class EngineThread {
     });
   }
 
-  post(message: ToEngine, transfer: ArrayBuffer[] = []): void {
+  post(message: ToEngine): void {
     showAlive(this.#signals);
-    this.#port.postMessage(message, transfer);
+    const transfer: ArrayBuffer[] = [];
+    this.#port.postMessage(packToEngine(message, transfer), transfer);
     wake(this.#signals);
   }
 

@@ -1,5 +1,5 @@
 import type { StorageError } from "../../errors.ts";
-import { BATCH_BYTES, type ClaimContext, ClaimStep, QueueClaims } from "./claims.ts";
+import { BATCH_BYTES, type ClaimContext, ClaimStep, QueueClaims, shareOf } from "./claims.ts";
 import { ClockWatch } from "./clock-watch.ts";
 import { BUSY_SLICE_MS, type Connection } from "./connection.ts";
 import { isConnectionFailure, toStorageError } from "./driver.ts";
@@ -18,10 +18,18 @@ import {
   type ToEngine,
 } from "./protocol.ts";
 import { lockedOut } from "./refusals.ts";
-import { ExtendStep, LateDeliveryStep, nothing, PutStep, ReclaimStep, SettleStep, TakeBackStep } from "./steps.ts";
+import {
+  type CommandStep,
+  ExtendStep,
+  LateDeliveryStep,
+  nothing,
+  PutStep,
+  ReclaimStep,
+  SettleStep,
+  TakeBackStep,
+} from "./steps.ts";
 import { Transitions } from "./transitions.ts";
 
-const BATCH_COMMANDS = 1000;
 /** A client that has not been heard of for this long is given no work, and work that it did not start is taken back. */
 const STALLED_MS = 1000;
 /** A wait that ends this late means that the machine slept. */
@@ -34,7 +42,7 @@ const LOCK_RETRY_MS = 2;
 
 export interface EngineOptions {
   readonly connection: Connection;
-  readonly post: (message: FromEngine, transfer: ArrayBuffer[]) => void;
+  readonly post: (message: FromEngine) => void;
   readonly signals: Int32Array;
   /** Milliseconds since the epoch. */
   readonly clock: () => number;
@@ -43,11 +51,8 @@ export interface EngineOptions {
 
 /** A command that waits for its transaction. */
 interface Pending {
-  readonly command: Exclude<Command, ClaimCommand | StatsCommand>;
-  readonly memory: ArrayBuffer | undefined;
+  readonly step: CommandStep;
   readonly batch: { open: number };
-  /** When to give up waiting for the lock; but one attempt is made in any case. */
-  lockEndsAt: number;
 }
 
 /**
@@ -93,7 +98,7 @@ export class Engine {
   receive(message: Exclude<ToEngine, { kind: "shutdown" }>): void {
     switch (message.kind) {
       case "batch":
-        this.#accept(message.commands, message.memory);
+        this.#accept(message.commands);
         break;
       case "abort":
         this.#abort(message.id);
@@ -116,7 +121,7 @@ export class Engine {
     }
   }
 
-  #accept(commands: readonly Command[], memory: ArrayBuffer | undefined): void {
+  #accept(commands: readonly Command[]): void {
     const now = this.#monotonic();
     const batch = { open: 0 };
     for (const command of commands) {
@@ -124,7 +129,9 @@ export class Engine {
       else if (command.op === "claim") this.#await(command, now);
       else {
         batch.open++;
-        this.#pending.push({ command, memory, batch, lockEndsAt: now + command.lockMs });
+        const step = this.#stepOf(command);
+        step.lockEndsAt = now + command.lockMs;
+        this.#pending.push({ step, batch });
       }
     }
     if (batch.open === 0) this.#outbox.batchDone();
@@ -148,7 +155,7 @@ export class Engine {
 
   /** Withdraws what has not been done yet; what is under way is answered as usual. */
   #abort(id: number): void {
-    const pending = this.#pending.find(({ command }) => command.id === id);
+    const pending = this.#pending.find(({ step }) => step.command.id === id);
     if (pending !== undefined) {
       this.#pending.splice(this.#pending.indexOf(pending), 1);
       this.#leave(pending);
@@ -159,7 +166,7 @@ export class Engine {
 
   #closeSession(session: number): void {
     const latest = this.#monotonic() + CLOSING_MS;
-    for (const asked of [...this.#pending, ...this.#stats]) {
+    for (const asked of [...this.#pending.map(({ step }) => step), ...this.#stats]) {
       if (asked.command.session === session) asked.lockEndsAt = Math.min(asked.lockEndsAt, latest);
     }
     this.#withdraw((command) => command.session === session, "closed");
@@ -226,22 +233,21 @@ export class Engine {
     const renewal = this.#leases.renewalStep(now, silentMs);
     const own = this.#own.splice(0);
     const taken = this.#take();
-    const callers = new Map(taken.map((pending) => [this.#stepOf(pending), pending]));
-    const steps: Step[] = [...(renewal === undefined ? [] : [renewal]), ...own, ...callers.keys()];
-    if (!stalled) steps.push(...this.#claimSteps(new Set(taken.map(({ command }) => command.queue)), steps.length > 0));
+    const steps: Step[] = [...(renewal === undefined ? [] : [renewal]), ...own, ...taken.map(({ step }) => step)];
+    if (!stalled) steps.push(...this.#claimSteps(taken, steps.length > 0));
     if (repair !== undefined) {
       this.#checkAll();
       steps.push(repair);
     }
     if (steps.length === 0) return;
-    const slice = Math.max(0, Math.min(BUSY_SLICE_MS, ...taken.map(({ lockEndsAt }) => lockEndsAt - now)));
+    const slice = Math.max(0, Math.min(BUSY_SLICE_MS, ...taken.map(({ step }) => step.lockEndsAt - now)));
     const startedAt = performance.now();
-    const locked = new Set(this.#groupCommit.run(steps, slice));
+    const locked = this.#groupCommit.run(steps, slice);
     const tookMs = performance.now() - startedAt;
     if (this.#connection.takeForeignCommit()) this.#noticeForeignCommit();
-    this.#own.unshift(...own.filter((step) => locked.has(step)));
-    this.#keepLocked(callers, locked, now);
-    if (locked.size > 0) {
+    if (locked.length === 0) for (const pending of taken) this.#leave(pending);
+    else this.#keepLocked(own, taken, new Set(locked), now);
+    if (locked.length > 0) {
       if (tookMs < slice / 2) this.#pauseUntil = this.#monotonic() + LOCK_RETRY_MS;
     } else {
       this.#pauseUntil = this.#monotonic() + this.#neighbours.gapMs(now, this.#connection.heldMs);
@@ -250,20 +256,21 @@ export class Engine {
 
   /** The callers for one batch, in the order in which they came; a large one goes alone. */
   #take(): Pending[] {
+    const most = Math.min(shareOf(this.#pending.length, this.#pending[0]?.step.fsync), this.#pending.length);
     let bytes = 0;
     let count = 0;
-    for (; count < Math.min(this.#pending.length, BATCH_COMMANDS); count++) {
-      const { command } = this.#pending[count] as Pending;
+    for (; count < most; count++) {
+      const { command } = (this.#pending[count] as Pending).step;
       bytes += command.op === "put" ? command.bytes : 0;
       if (bytes > BATCH_BYTES && count > 0) break;
     }
     return this.#pending.splice(0, count);
   }
 
-  #stepOf({ command, memory }: Pending): Step {
+  #stepOf(command: Exclude<Command, ClaimCommand | StatsCommand>): CommandStep {
     switch (command.op) {
       case "put":
-        return new PutStep(command, memory, this.#outbox);
+        return new PutStep(command, this.#outbox);
       case "settle":
         return new SettleStep(command, this.#outbox, (receipt) => this.#leases.delete(receipt));
       case "extend":
@@ -274,8 +281,9 @@ export class Engine {
   }
 
   /** Steps for the queues with waiting claims where there may be work. When alone, they look before they lock. */
-  #claimSteps(mentioned: ReadonlySet<string>, locking: boolean): Step[] {
+  #claimSteps(taken: readonly Pending[], locking: boolean): Step[] {
     if (!this.#hasWaiters()) return [];
+    const mentioned = new Set(taken.map(({ step }) => step.command.queue));
     if (!locking && this.#connection.pollForeignCommit()) this.#noticeForeignCommit();
     const wall = this.#clock();
     const steps: Step[] = [];
@@ -322,16 +330,18 @@ export class Engine {
   }
 
   /** Steps that the lock kept out: their callers wait on, or are told that their time is up. */
-  #keepLocked(callers: ReadonlyMap<Step, Pending>, locked: ReadonlySet<Step>, since: number): void {
+  #keepLocked(own: readonly Step[], taken: readonly Pending[], locked: ReadonlySet<Step>, since: number): void {
     const now = this.#monotonic();
     const kept: Pending[] = [];
-    for (const [step, pending] of callers) {
-      if (locked.has(step) && pending.lockEndsAt > now) kept.push(pending);
+    for (const pending of taken) {
+      const { step } = pending;
+      if (locked.has(step) && step.lockEndsAt > now) kept.push(pending);
       else {
         if (locked.has(step)) step.fail(lockedOut(this.#connection.file));
         this.#leave(pending);
       }
     }
+    this.#own.unshift(...own.filter((step) => locked.has(step)));
     this.#pending.unshift(...kept);
     for (const step of locked) if (step instanceof ClaimStep) step.markLocked(since);
   }
@@ -366,7 +376,7 @@ export class Engine {
 
   #failEverything(error: StorageError): void {
     for (const pending of this.#pending.splice(0)) {
-      this.#outbox.fail(pending.command.id, error);
+      pending.step.fail(error);
       this.#leave(pending);
     }
     for (const { waiters } of this.#claims.values()) {

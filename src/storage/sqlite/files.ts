@@ -123,20 +123,22 @@ export function judgeFilesystem(
 /** Notices when the files at the path are no longer those that are open. */
 export class FileIdentity {
   readonly #file: string;
-  #database: string | undefined;
-  #wal: string | undefined;
+  readonly #walFile: string;
+  #database: fs.Stats | undefined;
+  #wal: fs.Stats | undefined;
 
   constructor(file: string) {
     this.#file = file;
+    this.#walFile = `${file}-wal`;
   }
 
   /** Throws FILE_REPLACED if the database or its WAL was moved, deleted or replaced; returns the WAL's size in bytes. */
   check(): number {
     const database = fs.statSync(this.#file, { throwIfNoEntry: false });
-    const wal = fs.statSync(`${this.#file}-wal`, { throwIfNoEntry: false });
-    this.#database ??= identify(database);
-    this.#wal ??= identify(wal);
-    if (identify(database) !== this.#database || identify(wal) !== this.#wal) {
+    const wal = fs.statSync(this.#walFile, { throwIfNoEntry: false });
+    this.#database ??= database;
+    this.#wal ??= wal;
+    if (!isSame(database, this.#database) || !isSame(wal, this.#wal)) {
       throw new StorageError(
         "FILE_REPLACED",
         `${this.#file} (or its -wal) was moved, deleted or replaced while it was open. Stop all writers and check the directory.`,
@@ -152,8 +154,8 @@ export class FileIdentity {
   }
 }
 
-function identify(stats: fs.Stats | undefined): string | undefined {
-  return stats === undefined ? undefined : `${stats.dev}:${stats.ino}`;
+function isSame(one: fs.Stats | undefined, other: fs.Stats | undefined): boolean {
+  return one?.ino === other?.ino && one?.dev === other?.dev;
 }
 
 /**
@@ -176,10 +178,10 @@ export function assertOneLibrary(file: string, driver: "node:sqlite" | "better-s
 }
 
 function descriptorsOf(target: string): number {
-  const wanted = identify(fs.statSync(target));
+  const wanted = fs.statSync(target);
   const found = fs.readdirSync("/proc/self/fd").filter((fd) => {
     try {
-      return identify(fs.statSync(`/proc/self/fd/${fd}`, { throwIfNoEntry: false })) === wanted;
+      return isSame(fs.statSync(`/proc/self/fd/${fd}`, { throwIfNoEntry: false }), wanted);
     } catch {
       return false; // closed meanwhile, or not ours to see
     }

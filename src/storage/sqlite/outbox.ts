@@ -1,18 +1,16 @@
 import type { StorageError } from "../../errors.ts";
-import type { Answer, DeliveryOnWire, ErrorOnWire, FromEngine, LeaseNews } from "./protocol.ts";
-import type { ClaimedRow } from "./transitions.ts";
+import type { Delivery } from "../storage.ts";
+import type { Answer, ErrorOnWire, FromEngine, LeaseNews } from "./protocol.ts";
 
 /** Gathers what is to be said to the client, and says it in one message. */
 export class Outbox {
-  readonly #post: (message: FromEngine, transfer: ArrayBuffer[]) => void;
+  readonly #post: (message: FromEngine) => void;
   #answers: Answer[] = [];
   #news: LeaseNews[] = [];
-  #payloads: Uint8Array[] = [];
-  #bytes = 0;
   #batches = 0;
   #watch = false;
 
-  constructor(post: (message: FromEngine, transfer: ArrayBuffer[]) => void) {
+  constructor(post: (message: FromEngine) => void) {
     this.#post = post;
   }
 
@@ -24,13 +22,7 @@ export class Outbox {
     this.#answers.push({ id, error: errorOnWire(error) });
   }
 
-  deliver(id: number, rows: readonly ClaimedRow[]): void {
-    const claimed = rows.map(({ payload, ...row }): DeliveryOnWire => {
-      const offset = this.#bytes;
-      this.#payloads.push(payload);
-      this.#bytes += payload.byteLength;
-      return { ...row, payload: { offset, length: payload.byteLength } };
-    });
+  deliver(id: number, claimed: Delivery[]): void {
     this.#answers.push({ id, claimed });
   }
 
@@ -48,33 +40,19 @@ export class Outbox {
 
   flush(): void {
     if (this.#answers.length === 0 && this.#news.length === 0 && this.#batches === 0 && !this.#watch) return;
-    const memory = this.#payloads.length > 0 ? concatenate(this.#payloads, this.#bytes) : undefined;
-    const message = {
+    const message: FromEngine = {
       kind: "reply",
       answers: this.#answers,
       news: this.#news,
       batches: this.#batches,
       watch: this.#watch,
-    } as const;
+    };
     this.#answers = [];
     this.#news = [];
-    this.#payloads = [];
-    this.#bytes = 0;
     this.#batches = 0;
     this.#watch = false;
-    if (memory === undefined) this.#post(message, []);
-    else this.#post({ ...message, memory }, [memory]);
+    this.#post(message);
   }
-}
-
-function concatenate(parts: readonly Uint8Array[], bytes: number): ArrayBuffer {
-  const whole = new Uint8Array(bytes);
-  let offset = 0;
-  for (const part of parts) {
-    whole.set(part, offset);
-    offset += part.byteLength;
-  }
-  return whole.buffer;
 }
 
 export function errorOnWire({ code, message, outcome, cause }: StorageError): ErrorOnWire {

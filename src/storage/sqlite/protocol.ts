@@ -2,11 +2,11 @@ import type { StorageErrorCode, StorageOutcome } from "../../errors.ts";
 import type { JobState } from "../../state.ts";
 import { hrtime } from "../../timers.ts";
 import type { WarningCode } from "../../warning.ts";
-import type { ConsumerSettings, Enqueued, Lease, QueueStats, Settlement } from "../storage.ts";
+import type { ConsumerSettings, Delivery, Enqueued, Lease, QueueStats, Settlement } from "../storage.ts";
 
 /**
- * What the client and the engine thread say to each other. Durations cross, never points in time; payloads cross in
- * memory that is transferred, not cloned.
+ * What the client and the engine thread say to each other. Durations cross, never points in time. How it is packed on
+ * its way is the affair of `wire.ts`.
  */
 
 /** Cells of the memory that both sides share. */
@@ -53,26 +53,31 @@ export function elapsedSince(cell: number, now: number): number {
   return elapsed > CELL_TIME / 2 ? 0 : elapsed;
 }
 
-interface CommandBase {
-  readonly id: number;
-  /** The storage object that asks; closing it withdraws what waits. */
+/** What the commands of one storage object have in common. */
+export interface Origin {
+  /** Stands for the object; closing it withdraws what waits. */
   readonly session: number;
   readonly queue: string;
   readonly fsync: boolean;
+}
+
+interface CommandBase extends Origin {
+  /** The client's number for it, free again once it is answered. */
+  id: number;
   /** How long it may wait for the database's lock. */
   readonly lockMs: number;
 }
 
 export interface PutCommand extends CommandBase {
   readonly op: "put";
-  readonly entries: readonly EntryOnWire[];
+  readonly entries: readonly NewJob[];
   /** The payloads' size. */
   readonly bytes: number;
 }
 
-export interface EntryOnWire {
-  /** Where in the batch's memory the payload lies; a large payload comes alone. */
-  readonly payload: { readonly offset: number; readonly length: number } | Uint8Array;
+export interface NewJob {
+  /** Bytes, or text to be stored as UTF-8. */
+  readonly payload: Uint8Array | string;
   readonly jobId: string | null;
   readonly delayMs: number;
   readonly maxAttempts: number;
@@ -85,8 +90,8 @@ export interface ClaimCommand extends CommandBase {
   /** How long to wait for work; 0 = look once, Infinity = for ever. */
   readonly waitMs: number;
   /** Set when the delivery is for a slot of a consumer. */
-  readonly consumer?: number;
-  readonly slot?: number;
+  readonly consumer?: number | undefined;
+  readonly slot?: number | undefined;
 }
 
 export interface SettleCommand extends CommandBase {
@@ -124,7 +129,7 @@ export interface HeldOnWire extends Lease {
 }
 
 export type ToEngine =
-  | { readonly kind: "batch"; readonly commands: readonly Command[]; readonly memory?: ArrayBuffer }
+  | { readonly kind: "batch"; readonly commands: readonly Command[] }
   | { readonly kind: "abort"; readonly id: number }
   | {
       readonly kind: "consume";
@@ -136,23 +141,18 @@ export type ToEngine =
   | { readonly kind: "closeSession"; readonly session: number }
   | { readonly kind: "shutdown" };
 
-export interface DeliveryOnWire extends Lease {
-  readonly payload: { readonly offset: number; readonly length: number };
-  readonly attempt: number;
-  readonly jobId: string | undefined;
-  readonly leaseUntil: number;
-  readonly enqueuedAt: number;
-}
-
 export type Answer =
-  | { readonly id: number; readonly put: readonly Enqueued[] }
-  | { readonly id: number; readonly claimed: readonly DeliveryOnWire[] }
+  | { readonly id: number; readonly put: Enqueued[] }
+  | { readonly id: number; readonly claimed: Delivery[] }
   | { readonly id: number; readonly settled: JobState }
   | { readonly id: number; readonly extended: number }
   | { readonly id: number; readonly reclaimed: number }
   | { readonly id: number; readonly stats: QueueStats }
   | { readonly id: number; readonly refused: "lost" | "aborted" | "closed" }
   | { readonly id: number; readonly error: ErrorOnWire };
+
+/** The form of answer with the field `Form`. */
+export type AnswerOf<Form extends string> = Extract<Answer, { readonly [F in Form]: unknown }>;
 
 export interface ErrorOnWire {
   readonly code: StorageErrorCode;
@@ -184,7 +184,6 @@ export type FromEngine =
       readonly news: readonly LeaseNews[];
       /** Batches whose commands have all been carried out or are waiting for work. */
       readonly batches: number;
-      readonly memory?: ArrayBuffer;
       /** Asks for a watch on the directory. */
       readonly watch: boolean;
     };

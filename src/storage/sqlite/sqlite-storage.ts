@@ -15,22 +15,25 @@ import type {
   StorageSettings,
   Wait,
 } from "../storage.ts";
-import { Client, type Demand, type Reply } from "./client.ts";
-import { ENTRY_BYTES } from "./outgoing.ts";
+import { Client, type Demand } from "./client.ts";
+import { weightOf } from "./outgoing.ts";
 import {
   type Answer,
+  type AnswerOf,
   type ClaimCommand,
-  type Command,
   cellTime,
-  type DeliveryOnWire,
   type ExtendCommand,
   type LeaseNews,
   monotonicMs,
+  type NewJob,
+  type Origin,
+  type PutCommand,
   type ReclaimCommand,
   type SettleCommand,
   SLOT,
   type StatsCommand,
 } from "./protocol.ts";
+import { Tally } from "./tally.ts";
 
 /** How long an operation without a time-out of its own waits for the database's lock. */
 const LOCK_MS = 30_000;
@@ -47,28 +50,22 @@ let sessions = 0;
 
 class SqliteStorage implements Storage {
   readonly #directory: string;
-  readonly #queue: string;
-  readonly #fsync: boolean;
-  readonly #session = ++sessions;
+  readonly #origin: Origin;
   readonly #consumers = new Set<SqliteConsumer>();
-  readonly #underWay = new Set<Promise<unknown>>();
+  readonly #underWay = new Tally();
   #client: Client | undefined;
   #closing: Promise<void> | undefined;
 
-  constructor(directory: string, { queue, fsync }: StorageSettings) {
+  constructor(directory: string, { queue, fsync = false }: StorageSettings) {
     this.#directory = directory;
-    this.#queue = queue;
-    this.#fsync = fsync ?? false;
+    this.#origin = { session: ++sessions, queue, fsync };
   }
 
-  async put(entries: readonly Entry[], { timeoutMs = LOCK_MS, signal }: Wait): Promise<Enqueued[]> {
-    const { answer } = await this.#request<{ put: Enqueued[] }>(this.#open(), {
-      make: (id, batch) => ({ ...this.#base(id, timeoutMs), op: "put", ...batch.encode(entries) }),
-      bytes: entries.reduce((sum, { payload }) => sum + payload.length + ENTRY_BYTES, 0),
-      patienceMs: timeoutMs,
-      signal,
-    });
-    return answer.put;
+  put(entries: readonly Entry[], { timeoutMs = LOCK_MS, signal }: Wait): Promise<Enqueued[]> {
+    const jobs = entries.map(ownJob);
+    const bytes = weightOf(jobs);
+    const command: PutCommand = { op: "put", id: 0, ...this.#origin, lockMs: timeoutMs, bytes, entries: jobs };
+    return this.#request({ command, bytes, patienceMs: timeoutMs, signal, read: put });
   }
 
   claim({ limit, leaseMs, timeoutMs, signal }: ClaimRequest): Promise<Delivery[]> {
@@ -83,65 +80,71 @@ class SqliteStorage implements Storage {
     const { waitMs } = claim;
     const askedAt = monotonicMs();
     const lockMs = waitMs === 0 ? LOOK_LOCK_MS : Math.min(waitMs, LOCK_MS);
-    const { answer, memory } = await this.#request<{ claimed: readonly DeliveryOnWire[] }>(this.#open(), {
-      make: (id) => ({ ...this.#base(id, lockMs), op: "claim", ...claim }),
-      patienceMs: Math.max(waitMs, lockMs),
-      signal,
-    });
-    const deliveries = answer.claimed.map((delivery) => received(delivery, memory));
-    // What was claimed may be lost again before it could be handed out; who has time left waits on.
-    const leftMs = waitMs - (monotonicMs() - askedAt);
-    if (deliveries.length === 0 && leftMs > 0) return this.claimFor({ ...claim, waitMs: leftMs }, signal);
-    if (!signal?.aborted || deliveries.length === 0) return deliveries;
-    // The abort lost its race against the claim: nobody will take these.
-    await Promise.allSettled(deliveries.map((delivery) => this.#giveBack(delivery)));
-    throw signal.reason;
-  }
-
-  async #giveBack({ id, receipt }: Lease): Promise<void> {
-    if (this.#client === undefined) return;
-    const lockMs = this.#closing === undefined ? LOCK_MS : CLOSING_LOCK_MS;
-    await this.#request(this.#client, {
-      make: (command) => ({
-        ...this.#base(command, lockMs),
-        op: "settle",
-        lease: { id, receipt },
-        move: { event: "release" },
-      }),
-      patienceMs: lockMs,
-    });
-  }
-
-  async settle({ id, receipt }: Lease, move: Settlement): Promise<JobState> {
+    const command: ClaimCommand = { op: "claim", id: 0, ...this.#origin, lockMs, ...claim };
+    this.#underWay.begin();
     try {
-      const { settled } = await this.#ask<{ settled: JobState }>({ op: "settle", lease: { id, receipt }, move });
-      this.#forget(receipt);
-      return settled;
-    } catch (error) {
-      if (error instanceof LeaseExpiredError) this.#forget(receipt);
-      throw error;
+      const deliveries = await this.#request({
+        command,
+        patienceMs: Math.max(waitMs, lockMs),
+        signal,
+        read: claimed,
+      });
+      // What was claimed may be lost again before it could be handed out; who has time left waits on.
+      const leftMs = waitMs - (monotonicMs() - askedAt);
+      if (deliveries.length === 0 && leftMs > 0) return await this.claimFor({ ...claim, waitMs: leftMs }, signal);
+      if (!signal?.aborted || deliveries.length === 0) return deliveries;
+      // The abort lost its race against the claim: nobody will take these.
+      await Promise.allSettled(deliveries.map((delivery) => this.#giveBack(delivery)));
+      throw signal.reason;
+    } finally {
+      this.#underWay.end();
     }
   }
 
-  #forget(receipt: string): void {
-    for (const consumer of this.#consumers) consumer.forget(receipt);
+  async #giveBack(lease: Lease): Promise<void> {
+    if (this.#client === undefined) return;
+    const lockMs = this.#closing === undefined ? LOCK_MS : CLOSING_LOCK_MS;
+    const command = this.#settlement(lease, { event: "release" }, lockMs);
+    await this.#client.request({ command, patienceMs: lockMs, read: settled }, this.#underWay);
   }
 
-  async extend({ id, receipt }: Lease, ms: number): Promise<number> {
-    return (await this.#ask<{ extended: number }>({ op: "extend", lease: { id, receipt }, ms })).extended;
+  settle(lease: Lease, move: Settlement): Promise<JobState> {
+    const settling = this.settleHeld(lease, move);
+    if (this.#consumers.size === 0) return settling;
+    return onceOver(settling, () => {
+      for (const consumer of this.#consumers) consumer.forget(lease.receipt);
+    });
   }
 
-  async reclaim(): Promise<number> {
-    return (await this.#ask<{ reclaimed: number }>({ op: "reclaim" })).reclaimed;
+  /** As `settle`, for a consumer that keeps account of its deliveries itself. */
+  settleHeld(lease: Lease, move: Settlement): Promise<JobState> {
+    return this.#request({ command: this.#settlement(lease, move, LOCK_MS), patienceMs: LOCK_MS, read: settled });
   }
 
-  async stats(): Promise<QueueStats> {
-    return (await this.#ask<{ stats: QueueStats }>({ op: "stats" })).stats;
+  #settlement({ id, receipt }: Lease, move: Settlement, lockMs: number): SettleCommand {
+    return { op: "settle", id: 0, ...this.#origin, lockMs, lease: { id, receipt }, move };
+  }
+
+  extend({ id, receipt }: Lease, ms: number): Promise<number> {
+    const lease = { id, receipt };
+    const command: ExtendCommand = { op: "extend", id: 0, ...this.#origin, lockMs: LOCK_MS, lease, ms };
+    return this.#request({ command, patienceMs: LOCK_MS, read: extended });
+  }
+
+  reclaim(): Promise<number> {
+    const command: ReclaimCommand = { op: "reclaim", id: 0, ...this.#origin, lockMs: LOCK_MS };
+    return this.#request({ command, patienceMs: LOCK_MS, read: reclaimed });
+  }
+
+  stats(): Promise<QueueStats> {
+    const command: StatsCommand = { op: "stats", id: 0, ...this.#origin, lockMs: LOCK_MS };
+    return this.#request({ command, patienceMs: LOCK_MS, read: stats });
   }
 
   consume(settings: ConsumerSettings, listener: ConsumerListener): Consumer {
+    const { queue, fsync } = this.#origin;
     const cells = new SharedArrayBuffer(settings.slots * 4);
-    const onWire = { ...settings, queue: this.#queue, fsync: this.#fsync, cells };
+    const onWire = { ...settings, queue, fsync, cells };
     const consumer = new SqliteConsumer(this, onWire, listener, this.#open(), () => this.#consumers.delete(consumer));
     this.#consumers.add(consumer);
     return consumer;
@@ -156,8 +159,8 @@ class SqliteStorage implements Storage {
     const client = this.#client;
     if (client === undefined) return;
     for (const consumer of this.#consumers) consumer.close();
-    client.closeSession(this.#session);
-    while (this.#underWay.size > 0) await Promise.allSettled(this.#underWay);
+    client.closeSession(this.#origin.session);
+    await this.#underWay.idle();
     await client.release();
   }
 
@@ -167,38 +170,39 @@ class SqliteStorage implements Storage {
     return this.#client;
   }
 
-  #base(id: number, lockMs: number): { id: number; session: number; queue: string; fsync: boolean; lockMs: number } {
-    return { id, session: this.#session, queue: this.#queue, fsync: this.#fsync, lockMs };
-  }
-
-  async #ask<A>(
-    command:
-      | Pick<SettleCommand, "op" | "lease" | "move">
-      | Pick<ExtendCommand, "op" | "lease" | "ms">
-      | Pick<ReclaimCommand, "op">
-      | Pick<StatsCommand, "op">,
-  ): Promise<A> {
-    const make = (id: number): Command => ({ ...this.#base(id, LOCK_MS), ...command });
-    return (await this.#request<A>(this.#open(), { make, patienceMs: LOCK_MS })).answer;
-  }
-
-  /** Answers are matched to commands by the engine: each `op` has its own form of answer. */
-  async #request<A>(client: Client, demand: Demand): Promise<{ answer: A; memory: ArrayBuffer | undefined }> {
-    const request = client.request(demand) as Promise<Reply<Answer & A>>;
-    this.#underWay.add(request);
+  #request<A extends Answer, Result>(demand: Demand<A, Result>): Promise<Result> {
     try {
-      return await request;
-    } finally {
-      this.#underWay.delete(request);
+      return this.#open().request(demand, this.#underWay);
+    } catch (error) {
+      return Promise.reject(error);
     }
   }
 }
 
-function received(
-  { payload: { offset, length }, ...delivery }: DeliveryOnWire,
-  memory: ArrayBuffer | undefined,
-): Delivery {
-  return { ...delivery, payload: new Uint8Array(memory ?? new ArrayBuffer(0), offset, length) };
+/** What callers get of the answers. */
+const put = (answer: AnswerOf<"put">): Enqueued[] => answer.put;
+const claimed = (answer: AnswerOf<"claimed">): Delivery[] => answer.claimed;
+const settled = (answer: AnswerOf<"settled">): JobState => answer.settled;
+const extended = (answer: AnswerOf<"extended">): number => answer.extended;
+const reclaimed = (answer: AnswerOf<"reclaimed">): number => answer.reclaimed;
+const stats = (answer: AnswerOf<"stats">): QueueStats => answer.stats;
+
+/** The job as it will be stored, whatever the caller does to its buffer after the call. */
+function ownJob({ payload, jobId, delayMs, maxAttempts }: Entry): NewJob {
+  const own = typeof payload === "string" ? payload : Uint8Array.prototype.slice.call(payload);
+  return { payload: own, jobId: jobId ?? null, delayMs, maxAttempts };
+}
+
+/** Calls `forget` when the settlement, or its refusal, shows that the delivery is over. */
+async function onceOver(settling: Promise<JobState>, forget: () => void): Promise<JobState> {
+  try {
+    const state = await settling;
+    forget();
+    return state;
+  } catch (error) {
+    if (error instanceof LeaseExpiredError) forget();
+    throw error;
+  }
 }
 
 class SqliteConsumer implements Consumer {
@@ -208,9 +212,8 @@ class SqliteConsumer implements Consumer {
   readonly #cells: Int32Array;
   readonly #id: number;
   readonly #onClose: () => void;
-  readonly #held = new Map<string, { id: number; slot: number }>();
-  /** The receipt of the delivery that each slot was given last. */
-  readonly #occupants: string[] = [];
+  /** The deliveries of each slot: the last one, and perhaps one before it that could not be settled yet. */
+  readonly #held: Lease[][];
   #closed = false;
 
   constructor(
@@ -224,10 +227,11 @@ class SqliteConsumer implements Consumer {
     this.#client = client;
     this.#settings = settings;
     this.#cells = new Int32Array(settings.cells);
+    this.#held = Array.from(this.#cells, () => []);
     this.#onClose = onClose;
     this.#id = client.consume({
       settings,
-      held: () => [...this.#held].map(([receipt, { id, slot }]) => ({ id, receipt, slot })),
+      held: () => this.#held.flatMap((leases, slot) => leases.map(({ id, receipt }) => ({ id, receipt, slot }))),
       tell: (news) => this.#tell(news, listener),
     });
   }
@@ -239,25 +243,31 @@ class SqliteConsumer implements Consumer {
     const waitMs = wait ? Number.POSITIVE_INFINITY : 0;
     const claim = { limit: 1, leaseMs: this.#settings.leaseMs, waitMs, consumer: this.#id, slot };
     const [delivery] = await this.#storage.claimFor(claim, signal);
-    if (delivery !== undefined) {
-      this.#held.set(delivery.receipt, { id: delivery.id, slot });
-      this.#occupants[slot] = delivery.receipt;
-    }
+    if (delivery !== undefined) this.#held[slot]?.push(delivery);
     return delivery;
   }
 
-  start(slot: number): boolean {
-    const receipt = this.#occupants[slot] ?? "";
+  start(slot: number, { receipt }: Lease): boolean {
     // The lease may have been lost while the payload was decoded.
-    if (!this.#held.has(receipt)) return false;
+    if (!this.#held[slot]?.some((held) => held.receipt === receipt)) return false;
     const started = cellTime(monotonicMs());
     if (Atomics.compareExchange(this.#cells, slot, SLOT.waiting, started) === SLOT.waiting) return true;
-    this.#held.delete(receipt);
+    this.#forgetIn(slot, receipt);
     return false;
   }
 
+  settle(slot: number, lease: Lease, move: Settlement): Promise<JobState> {
+    return onceOver(this.#storage.settleHeld(lease, move), () => this.#forgetIn(slot, lease.receipt));
+  }
+
   forget(receipt: string): void {
-    this.#held.delete(receipt);
+    for (let slot = 0; slot < this.#held.length; slot++) this.#forgetIn(slot, receipt);
+  }
+
+  #forgetIn(slot: number, receipt: string): void {
+    const leases = this.#held[slot] ?? [];
+    const index = leases.findIndex((held) => held.receipt === receipt);
+    if (index >= 0) leases.splice(index, 1);
   }
 
   close(): void {
@@ -276,11 +286,11 @@ class SqliteConsumer implements Consumer {
         listener.timedOut(receipt);
         break;
       case "overdue":
-        this.#held.delete(receipt);
+        this.forget(receipt);
         listener.overdue(receipt);
         break;
       case "lost":
-        this.#held.delete(receipt);
+        this.forget(receipt);
         listener.leaseLost(receipt);
         break;
     }

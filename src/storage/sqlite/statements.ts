@@ -52,7 +52,7 @@ export type StatementName =
 
 export const SQL: Readonly<Record<StatementName, string>> = {
   put: `INSERT INTO messages (queue, payload, status, attempts, max_attempts, available_at, job_id, created_at, updated_at)
-    VALUES (:queue, :payload, 0, 0, :maxAttempts, :now + :delayMs, :jobId, :now, :now) ON CONFLICT DO NOTHING`,
+    VALUES (:queue, CAST(:payload AS BLOB), 0, 0, :maxAttempts, :now + :delayMs, :jobId, :now, :now) ON CONFLICT DO NOTHING`,
 
   findByJobId: `SELECT id FROM messages INDEXED BY idx_messages_job_id WHERE queue = :queue AND job_id = :jobId`,
 
@@ -136,7 +136,7 @@ export const SQL: Readonly<Record<StatementName, string>> = {
   mark: `INSERT INTO localqueue_counts (queue, clock) VALUES ('', 1) ON CONFLICT (queue) DO UPDATE SET clock = 1 - clock`,
 
   wasPut: `SELECT 1 AS yes FROM messages WHERE id = :id AND queue = :queue AND created_at = :now AND job_id IS :jobId
-    AND payload = :payload`,
+    AND payload = CAST(:payload AS BLOB)`,
   wasSettled: `SELECT 1 AS yes FROM messages WHERE id = :id AND status <> 1 AND updated_at = :now`,
   isHeld: `SELECT 1 AS yes FROM messages WHERE id = :id AND status = 1 AND receipt = :receipt`,
   isHeldUntil: `SELECT 1 AS yes FROM messages WHERE id = :id AND status = 1 AND receipt = :receipt AND lease_until = :until`,

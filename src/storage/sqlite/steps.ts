@@ -1,27 +1,31 @@
 import type { StorageError } from "../../errors.ts";
 import type { JobState } from "../../state.ts";
-import type { Enqueued } from "../storage.ts";
+import type { Delivery, Enqueued } from "../storage.ts";
 import { type ClaimContext, deliver, type Waiter } from "./claims.ts";
 import type { Step } from "./group-commit.ts";
 import type { HeldLease } from "./leases.ts";
 import type { Outbox } from "./outbox.ts";
-import type { Command, ExtendCommand, PutCommand, ReclaimCommand, SettleCommand } from "./protocol.ts";
-import type { ClaimedRow, NewJob, Transitions } from "./transitions.ts";
+import type { Command, ExtendCommand, NewJob, PutCommand, ReclaimCommand, SettleCommand } from "./protocol.ts";
+import type { Transitions } from "./transitions.ts";
 
 /** The commands of callers, and the engine's own work, as steps of a batch. */
 
 /** What the steps of all commands have in common. */
-abstract class CommandStep<C extends Command> implements Step {
-  readonly fsync: boolean;
+export abstract class CommandStep<C extends Command = Command> implements Step {
+  readonly command: C;
   readonly compound: boolean;
-  protected readonly command: C;
+  /** When to give up waiting for the lock; but one attempt is made in any case. */
+  lockEndsAt: number = Number.POSITIVE_INFINITY;
   protected readonly outbox: Outbox;
 
   constructor(command: C, outbox: Outbox, compound: boolean) {
-    this.fsync = command.fsync;
-    this.compound = compound;
     this.command = command;
+    this.compound = compound;
     this.outbox = outbox;
+  }
+
+  get fsync(): boolean {
+    return this.command.fsync;
   }
 
   abstract execute(transitions: Transitions): void;
@@ -34,26 +38,25 @@ abstract class CommandStep<C extends Command> implements Step {
 }
 
 export class PutStep extends CommandStep<PutCommand> {
-  readonly #jobs: readonly NewJob[];
   #enqueued: Enqueued[] = [];
   #now = 0;
 
-  /** `memory` is that of the batch in which the command came. */
-  constructor(command: PutCommand, memory: ArrayBuffer | undefined, outbox: Outbox) {
+  constructor(command: PutCommand, outbox: Outbox) {
     super(command, outbox, command.entries.length > 1);
-    this.#jobs = newJobs(command, memory);
   }
 
   override execute(transitions: Transitions): void {
     this.#now = transitions.now();
-    this.#enqueued = this.#jobs.map((job) => transitions.put(this.command.queue, job, this.#now));
+    const { queue, entries } = this.command;
+    this.#enqueued = entries.map((job) => transitions.put(queue, job, this.#now));
   }
 
   override confirmed(transitions: Transitions): boolean | undefined {
     const index = this.#enqueued.findIndex(({ inserted }) => inserted);
     if (index < 0) return undefined;
     const { id } = this.#enqueued[index] as Enqueued;
-    return transitions.wasPut(this.command.queue, id, this.#jobs[index] as NewJob, this.#now);
+    const { queue, entries } = this.command;
+    return transitions.wasPut(queue, id, entries[index] as NewJob, this.#now);
   }
 
   override succeed(): void {
@@ -166,11 +169,11 @@ export class LateDeliveryStep implements Step {
   readonly fsync = false;
   readonly compound = false;
   readonly #waiter: Waiter;
-  readonly #rows: readonly ClaimedRow[];
+  readonly #rows: readonly Delivery[];
   readonly #context: ClaimContext;
-  #renewed: ClaimedRow[] = [];
+  #renewed: Delivery[] = [];
 
-  constructor(waiter: Waiter, rows: readonly ClaimedRow[], context: ClaimContext) {
+  constructor(waiter: Waiter, rows: readonly Delivery[], context: ClaimContext) {
     this.#waiter = waiter;
     this.#rows = rows;
     this.#context = context;
@@ -204,15 +207,3 @@ export const nothing: Step = {
   succeed: () => undefined,
   fail: () => undefined,
 };
-
-function newJobs({ entries }: PutCommand, memory: ArrayBuffer | undefined): NewJob[] {
-  return entries.map(({ payload, jobId, delayMs, maxAttempts }) => ({
-    payload:
-      payload instanceof Uint8Array
-        ? payload
-        : new Uint8Array(memory ?? new ArrayBuffer(0), payload.offset, payload.length),
-    jobId,
-    delayMs,
-    maxAttempts,
-  }));
-}

@@ -3,7 +3,8 @@ import { Connection } from "./connection.ts";
 import { type Driver, isSafeSqlite, loadDriver, toStorageError } from "./driver.ts";
 import { Engine } from "./engine.ts";
 import { errorOnWire } from "./outbox.ts";
-import { END, type FromEngine, monotonicMs, SIGNAL, type ToEngine, type WarningOnWire } from "./protocol.ts";
+import { END, type FromEngine, monotonicMs, SIGNAL, type WarningOnWire } from "./protocol.ts";
+import { type PackedToEngine, packFromEngine, unpackToEngine } from "./wire.ts";
 
 /**
  * The engine's thread. It sleeps on a shared counter rather than in an event loop, so it wakes within microseconds and
@@ -28,7 +29,10 @@ function run({ directory, port, signals }: ThreadData): void {
 }
 
 function open(directory: string, port: MessagePort, signals: Int32Array): Engine | undefined {
-  const post = (message: FromEngine, transfer: ArrayBuffer[] = []): void => port.postMessage(message, transfer);
+  const post = (message: FromEngine): void => {
+    const transfer: ArrayBuffer[] = [];
+    port.postMessage(packFromEngine(message, transfer), transfer);
+  };
   try {
     const driver = loadDriver();
     const cancelled = (): boolean => Atomics.load(signals, SIGNAL.end) !== END.no;
@@ -59,7 +63,7 @@ function pump(engine: Engine, port: MessagePort, signals: Int32Array): void {
     // Read before looking for messages: one that comes in between makes the wait return at once.
     const seen = Atomics.load(signals, SIGNAL.wake);
     for (let next = receiveMessageOnPort(port); next !== undefined; next = receiveMessageOnPort(port)) {
-      const message = next.message as ToEngine;
+      const message = unpackToEngine(next.message as PackedToEngine);
       if (message.kind === "shutdown") return;
       engine.receive(message);
     }

@@ -1,23 +1,9 @@
 import { randomUUID } from "node:crypto";
 import { type JobState, STATES } from "../../state.ts";
-import type { Enqueued, Lease, QueueStats, Settlement } from "../storage.ts";
+import type { Delivery, Enqueued, Lease, QueueStats, Settlement } from "../storage.ts";
 import type { Connection } from "./connection.ts";
 import type { Row } from "./driver.ts";
-
-export interface NewJob {
-  readonly payload: Uint8Array;
-  readonly jobId: string | null;
-  readonly delayMs: number;
-  readonly maxAttempts: number;
-}
-
-export interface ClaimedRow extends Lease {
-  readonly payload: Uint8Array;
-  readonly attempt: number;
-  readonly jobId: string | undefined;
-  readonly enqueuedAt: number;
-  readonly leaseUntil: number;
-}
+import type { NewJob } from "./protocol.ts";
 
 /** What a queue holds for a claim, and when (milliseconds since the epoch) there will be more. */
 export interface Outlook {
@@ -92,7 +78,7 @@ export class Transitions {
   }
 
   /** Claims the first ready job; `undefined` = there is none. */
-  claim(queue: string, leaseMs: number, budget: number | null): ClaimedRow | undefined {
+  claim(queue: string, leaseMs: number, budget: number | null): Delivery | undefined {
     const now = this.now();
     const receipt = randomUUID();
     // Not `get`: it would leave the statement unfinished.

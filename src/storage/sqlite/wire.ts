@@ -1,0 +1,179 @@
+import type { Delivery, Settlement } from "../storage.ts";
+import type { Answer, Command, FromEngine, NewJob, Origin, ToEngine } from "./protocol.ts";
+
+/**
+ * How commands and answers cross from thread to thread: as tuples. Objects would carry the names of their fields with
+ * each of them, at six times the cost.
+ */
+
+/** From this size on a payload's memory is handed over, which takes no time; below it, a copy is cheaper. */
+const LARGE_BYTES = 64 * 1024;
+
+const encoder = new TextEncoder();
+
+type Header<Op extends Command["op"]> = readonly [op: Op, id: number, origin: Origin, lockMs: number];
+
+type PackedJob = readonly [payload: NewJob["payload"], jobId: string | null, delayMs: number, maxAttempts: number];
+
+export type PackedCommand =
+  | readonly [...Header<"put">, bytes: number, entries: readonly PackedJob[]]
+  | readonly [
+      ...Header<"claim">,
+      limit: number,
+      leaseMs: number,
+      waitMs: number,
+      consumer: number | undefined,
+      slot: number | undefined,
+    ]
+  | readonly [...Header<"settle">, job: number, receipt: string, move: Settlement]
+  | readonly [...Header<"extend">, job: number, receipt: string, ms: number]
+  | Header<"reclaim">
+  | Header<"stats">;
+
+type OtherToEngine = Exclude<ToEngine, { kind: "batch" }>;
+export type PackedToEngine = readonly PackedCommand[] | OtherToEngine;
+
+/** Adds to `transfer` the memory that is handed over. */
+export function packToEngine(message: ToEngine, transfer: ArrayBuffer[]): PackedToEngine {
+  if (message.kind !== "batch") return message;
+  let origin: Origin | undefined;
+  return message.commands.map((command) => {
+    // One object for all that have it in common: a message contains each object once.
+    if (command.session !== origin?.session) {
+      origin = { session: command.session, queue: command.queue, fsync: command.fsync };
+    }
+    return packCommand(command, origin, transfer);
+  });
+}
+
+function packCommand(command: Command, origin: Origin, transfer: ArrayBuffer[]): PackedCommand {
+  const { id, lockMs } = command;
+  switch (command.op) {
+    case "put": {
+      const { bytes, entries } = command;
+      return ["put", id, origin, lockMs, bytes, entries.map((job) => packJob(job, transfer))];
+    }
+    case "claim": {
+      const { limit, leaseMs, waitMs, consumer, slot } = command;
+      return ["claim", id, origin, lockMs, limit, leaseMs, waitMs, consumer, slot];
+    }
+    case "settle":
+      return ["settle", id, origin, lockMs, command.lease.id, command.lease.receipt, command.move];
+    case "extend":
+      return ["extend", id, origin, lockMs, command.lease.id, command.lease.receipt, command.ms];
+    case "reclaim":
+    case "stats":
+      return [command.op, id, origin, lockMs];
+  }
+}
+
+function packJob({ payload, jobId, delayMs, maxAttempts }: NewJob, transfer: ArrayBuffer[]): PackedJob {
+  const long = typeof payload === "string" && payload.length >= LARGE_BYTES;
+  const packed = long ? encoder.encode(payload) : payload;
+  return [typeof packed === "string" ? packed : packBytes(packed, transfer), jobId, delayMs, maxAttempts];
+}
+
+function packBytes(bytes: Uint8Array, transfer: ArrayBuffer[]): Uint8Array {
+  // A view would take all the memory along that it is a view of.
+  const own = bytes.byteLength === bytes.buffer.byteLength ? bytes : Uint8Array.prototype.slice.call(bytes);
+  if (own.byteLength >= LARGE_BYTES) transfer.push(own.buffer as ArrayBuffer);
+  return own;
+}
+
+export function unpackToEngine(message: PackedToEngine): ToEngine {
+  return isBatch(message) ? { kind: "batch", commands: message.map(unpackCommand) } : message;
+}
+
+function isBatch(message: PackedToEngine): message is readonly PackedCommand[] {
+  return Array.isArray(message);
+}
+
+function unpackCommand(packed: PackedCommand): Command {
+  const [, id, { session, queue, fsync }, lockMs] = packed;
+  switch (packed[0]) {
+    case "put": {
+      const [op, , , , bytes, entries] = packed;
+      return { op, id, session, queue, fsync, lockMs, bytes, entries: entries.map(unpackJob) };
+    }
+    case "claim": {
+      const [op, , , , limit, leaseMs, waitMs, consumer, slot] = packed;
+      return { op, id, session, queue, fsync, lockMs, limit, leaseMs, waitMs, consumer, slot };
+    }
+    case "settle": {
+      const [op, , , , job, receipt, move] = packed;
+      return { op, id, session, queue, fsync, lockMs, lease: { id: job, receipt }, move };
+    }
+    case "extend": {
+      const [op, , , , job, receipt, ms] = packed;
+      return { op, id, session, queue, fsync, lockMs, lease: { id: job, receipt }, ms };
+    }
+    default:
+      return { op: packed[0], id, session, queue, fsync, lockMs };
+  }
+}
+
+function unpackJob([payload, jobId, delayMs, maxAttempts]: PackedJob): NewJob {
+  return { payload, jobId, delayMs, maxAttempts };
+}
+
+type PackedDelivery = readonly [
+  id: number,
+  receipt: string,
+  payload: Uint8Array,
+  attempt: number,
+  jobId: string | undefined,
+  leaseUntil: number,
+  enqueuedAt: number,
+];
+
+type PackedAnswer =
+  /** Each id as a positive number if the job was inserted, as a negative one if it was there already. */
+  | readonly [form: "put", id: number, ...ids: number[]]
+  | readonly [form: "claimed", id: number, ...deliveries: PackedDelivery[]]
+  | Exclude<Answer, { put: unknown } | { claimed: unknown }>;
+
+type Reply = Extract<FromEngine, { kind: "reply" }>;
+type PackedReply = readonly [answers: readonly PackedAnswer[], news: Reply["news"], batches: number, watch: boolean];
+export type PackedFromEngine = PackedReply | Exclude<FromEngine, Reply>;
+
+export function packFromEngine(message: FromEngine, transfer: ArrayBuffer[]): PackedFromEngine {
+  if (message.kind !== "reply") return message;
+  const { answers, news, batches, watch } = message;
+  return [answers.map((answer) => packAnswer(answer, transfer)), news, batches, watch];
+}
+
+function packAnswer(answer: Answer, transfer: ArrayBuffer[]): PackedAnswer {
+  if ("put" in answer) return ["put", answer.id, ...answer.put.map(({ id, inserted }) => (inserted ? id : -id))];
+  if ("claimed" in answer) return ["claimed", answer.id, ...answer.claimed.map((each) => packDelivery(each, transfer))];
+  return answer;
+}
+
+function packDelivery(delivery: Delivery, transfer: ArrayBuffer[]): PackedDelivery {
+  const { id, receipt, payload, attempt, jobId, leaseUntil, enqueuedAt } = delivery;
+  return [id, receipt, packBytes(payload, transfer), attempt, jobId, leaseUntil, enqueuedAt];
+}
+
+export function unpackFromEngine(message: PackedFromEngine): FromEngine {
+  if (!isReply(message)) return message;
+  const [answers, news, batches, watch] = message;
+  return { kind: "reply", answers: answers.map(unpackAnswer), news, batches, watch };
+}
+
+function isReply(message: PackedFromEngine): message is PackedReply {
+  return Array.isArray(message);
+}
+
+function unpackAnswer(packed: PackedAnswer): Answer {
+  if ("id" in packed) return packed;
+  if (packed[0] === "put") {
+    const [, id, ...ids] = packed;
+    return { id, put: ids.map((job) => ({ id: Math.abs(job), inserted: job > 0 })) };
+  }
+  const [, id, ...deliveries] = packed;
+  return { id, claimed: deliveries.map(unpackDelivery) };
+}
+
+function unpackDelivery(packed: PackedDelivery): Delivery {
+  const [id, receipt, payload, attempt, jobId, leaseUntil, enqueuedAt] = packed;
+  return { id, receipt, payload, attempt, jobId, leaseUntil, enqueuedAt };
+}

@@ -1,0 +1,117 @@
+import { expect, test } from "vitest";
+import type { AnswerOf, Command, FromEngine, ToEngine } from "../dist/storage/sqlite/protocol.js";
+import { packFromEngine, packToEngine, unpackFromEngine, unpackToEngine } from "../dist/storage/sqlite/wire.js";
+
+const KIB = 1024;
+
+function toEngine(message: ToEngine): { arrived: ToEngine; handedOver: number } {
+  const transfer: ArrayBuffer[] = [];
+  const packed = packToEngine(message, transfer);
+  return { arrived: unpackToEngine(structuredClone(packed, { transfer })), handedOver: transfer.length };
+}
+
+function fromEngine(message: FromEngine): { arrived: FromEngine; handedOver: number } {
+  const transfer: ArrayBuffer[] = [];
+  const packed = packFromEngine(message, transfer);
+  return { arrived: unpackFromEngine(structuredClone(packed, { transfer })), handedOver: transfer.length };
+}
+
+const one = { session: 1, queue: "default", fsync: false, lockMs: 30_000 };
+const other = { session: 2, queue: "another", fsync: true, lockMs: 0 };
+const lease = { id: 17, receipt: "a receipt" };
+const job = { payload: '{"a":"é"}', jobId: null, delayMs: 0, maxAttempts: 4 };
+
+const commands: Command[] = [
+  { op: "put", id: 0, ...one, bytes: 300, entries: [job] },
+  { op: "put", id: 1, ...other, bytes: 600, entries: [{ ...job, jobId: "known" }, job] },
+  { op: "put", id: 2, ...one, bytes: 300, entries: [{ ...job, payload: new Uint8Array([0, 255, 7]) }] },
+  { op: "claim", id: 3, ...one, limit: 5, leaseMs: 10, waitMs: Infinity, consumer: undefined, slot: undefined },
+  { op: "claim", id: 4, ...one, limit: 1, leaseMs: 10, waitMs: 0, consumer: 9, slot: 0 },
+  { op: "settle", id: 5, ...one, lease, move: { event: "ack" } },
+  {
+    op: "settle",
+    id: 6,
+    ...other,
+    lease,
+    move: { event: "nack", delayMs: 5, lastError: undefined, exhaustedReason: "retries_exhausted" },
+  },
+  { op: "extend", id: 7, ...one, lease, ms: 5 },
+  { op: "reclaim", id: 8, ...one },
+  { op: "stats", id: 9, ...other },
+];
+
+test("commands arrive as they were sent", () => {
+  expect(toEngine({ kind: "batch", commands }).arrived).toStrictEqual({ kind: "batch", commands });
+  expect(toEngine({ kind: "abort", id: 3 }).arrived).toStrictEqual({ kind: "abort", id: 3 });
+});
+
+test("answers arrive as they were sent", () => {
+  const delivery = { id: 1, receipt: "r", attempt: 2, leaseUntil: 4, enqueuedAt: 3, payload: new Uint8Array([1, 2]) };
+  const reply: FromEngine = {
+    kind: "reply",
+    answers: [
+      { id: 0, put: [{ id: 17, inserted: true }] },
+      {
+        id: 1,
+        put: [
+          { id: 1, inserted: false },
+          { id: 18, inserted: true },
+        ],
+      },
+      { id: 2, claimed: [] },
+      {
+        id: 3,
+        claimed: [
+          { ...delivery, jobId: "known" },
+          { ...delivery, jobId: undefined },
+        ],
+      },
+      { id: 4, settled: "acked" },
+      { id: 5, refused: "lost" },
+      { id: 6, stats: { ready: 1, processing: 2, acked: 3, failed: 4 } },
+      { id: 7, error: { code: "BUSY", message: "locked", outcome: "failed", cause: undefined } },
+    ],
+    news: [{ consumer: 9, receipt: "r", news: "renewed", leaseUntil: 5 }],
+    batches: 1,
+    watch: true,
+  };
+  expect(fromEngine(reply).arrived).toStrictEqual(reply);
+  expect(fromEngine({ kind: "ready", warnings: [] }).arrived).toStrictEqual({ kind: "ready", warnings: [] });
+});
+
+test("a large payload is handed over rather than copied, text as UTF-8", () => {
+  const text = "é".repeat(64 * KIB);
+  const bytes = new Uint8Array(64 * KIB).fill(7);
+  const entries = [
+    { ...job, payload: text },
+    { ...job, payload: bytes },
+    { ...job, payload: "x".repeat(64 * KIB - 1) },
+  ];
+  const { arrived, handedOver } = toEngine({
+    kind: "batch",
+    commands: [{ op: "put", id: 0, ...one, bytes: 0, entries }],
+  });
+  expect(handedOver).toBe(2);
+  const [command] = (arrived as Extract<ToEngine, { kind: "batch" }>).commands as [Extract<Command, { op: "put" }>];
+  const payloads = command.entries.map(({ payload }) => payload);
+  expect(Buffer.from(payloads[0] as Uint8Array).toString()).toBe(text);
+  expect(payloads[1]).toStrictEqual(new Uint8Array(64 * KIB).fill(7));
+  expect(payloads[2]).toBe("x".repeat(64 * KIB - 1));
+  expect(bytes.byteLength).toBe(0);
+});
+
+test("a payload travels without its neighbours in the memory that it shares", () => {
+  const memory = new Uint8Array(100).fill(1);
+  const delivery = { id: 1, receipt: "r", attempt: 1, jobId: undefined, leaseUntil: 4, enqueuedAt: 3 };
+  const { arrived } = fromEngine({
+    kind: "reply",
+    answers: [{ id: 0, claimed: [{ ...delivery, payload: memory.subarray(10, 13) }] }],
+    news: [],
+    batches: 0,
+    watch: false,
+  });
+  const [answer] = (arrived as Extract<FromEngine, { kind: "reply" }>).answers;
+  const [first] = (answer as AnswerOf<"claimed">).claimed;
+  const payload = first?.payload as Uint8Array;
+  expect([...payload, payload.buffer.byteLength]).toEqual([1, 1, 1, 3]);
+});
