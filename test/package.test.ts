@@ -1,0 +1,131 @@
+import { readdirSync, readFileSync } from "node:fs";
+import path from "node:path";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { InstalledPackage } from "./support/installed.ts";
+
+const manifest = JSON.parse(readFileSync("package.json", "utf8"));
+let installed: InstalledPackage;
+
+beforeAll(() => {
+  installed = new InstalledPackage();
+});
+afterAll(() => installed.remove());
+
+describe("the package holds what its users need, and nothing else", () => {
+  test("every module, the types of the public ones, and four pages", () => {
+    const files = installed.packed.files.map((file) => file.path).sort();
+    const types = files.filter((file) => file.endsWith(".d.ts"));
+    const sources = readdirSync("src", { recursive: true, encoding: "utf8" }).filter((file) => file.endsWith(".ts"));
+    const modules = sources.map((file) => `dist/${file.replace(/\.ts$/, ".js")}`);
+    const others = files.filter((file) => !types.includes(file));
+    expect(others).toEqual([...modules, "CHANGELOG.md", "LICENSE", "README.md", "package.json"].sort());
+    expect(types.filter((file) => /^dist\/(cli|storage\/sqlite)\//.test(file))).toEqual([]);
+  });
+
+  test("less than 300 kB of it", () => {
+    expect(installed.packed.unpackedSize).toBeLessThan(300_000);
+  });
+
+  test("no module refers to a source map that is not there", () => {
+    const modules = readdirSync("dist", { recursive: true, encoding: "utf8" }).filter((file) => file.endsWith(".js"));
+    const texts = modules.map((file) => readFileSync(path.join("dist", file), "utf8"));
+    expect(texts.filter((text) => text.includes("sourceMappingURL"))).toEqual([]);
+  });
+});
+
+describe("the installed package works", () => {
+  const program = `
+    const queue = new SimpleQueue("./data", { name: NAME });
+    await queue.put({ to: "hello@example.com" });
+    const worker = new Worker(queue, (job) => console.log(NAME, job.data.to));
+    while (await worker.runOnce());
+    await queue.close();`;
+
+  test("from an ES module", () => {
+    const text = `import { SimpleQueue, Worker } from "localqueue"; const NAME = "esm"; ${program}`;
+    expect(installed.runFile("esm.mjs", text)).toEqual({ code: 0, output: "esm hello@example.com\n", errors: "" });
+  });
+
+  test("from a CommonJS module", () => {
+    const text = `const { SimpleQueue, Worker } = require("localqueue"); const NAME = "cjs";
+      (async () => { ${program} })();`;
+    const { code, output, errors } = installed.runFile("cjs.cjs", text);
+    expect({ code, output }).toEqual({ code: 0, output: "cjs hello@example.com\n" });
+    // Only this version of those that are supported still warned about it.
+    expect(errors).toMatch(process.version.startsWith("v22.12.") ? /ExperimentalWarning/ : /^$/);
+  });
+
+  test("from a thread, beside the main thread", () => {
+    installed.write(
+      "thread.mjs",
+      `import { parentPort } from "node:worker_threads";
+      import { SimpleQueue } from "localqueue";
+      const queue = new SimpleQueue("./data", { name: "threads" });
+      const job = await queue.get();
+      await job.ack();
+      await queue.close();
+      parentPort.postMessage(job.data);`,
+    );
+    const text = `import { once } from "node:events";
+      import { Worker as Thread } from "node:worker_threads";
+      import { SimpleQueue } from "localqueue";
+      const queue = new SimpleQueue("./data", { name: "threads" });
+      const thread = new Thread(new URL("thread.mjs", import.meta.url));
+      const heard = once(thread, "message");
+      const ended = once(thread, "exit");
+      await queue.put("from the main thread");
+      console.log(...(await heard), ...(await ended), await queue.stats());
+      await queue.close();`;
+    const output = "from the main thread 0 { ready: 0, processing: 0, acked: 1, failed: 0 }\n";
+    expect(installed.runFile("main.mjs", text)).toEqual({ code: 0, output, errors: "" });
+  });
+
+  test("as a command", () => {
+    const command = path.join(installed.directory, "node_modules/.bin/localqueue");
+    const { code, output, errors } = installed.run(command, ["--version"]);
+    expect({ code, output: output.trim(), errors }).toEqual({ code: 0, output: manifest.version, errors: "" });
+  });
+
+  test("but only by what it exports", () => {
+    const text = `import("localqueue/dist/queue.js").catch((error) => console.log(error.code));`;
+    expect(installed.runFile("deep.mjs", text).output).toBe("ERR_PACKAGE_PATH_NOT_EXPORTED\n");
+  });
+});
+
+describe("its types hold, checked to the last declaration", () => {
+  const program = readFileSync("test/programs/typed.ts", "utf8");
+
+  test.each([
+    { type: "module", module: "nodenext" },
+    { type: "commonjs", module: "nodenext" },
+    { type: "commonjs", module: "node20" },
+  ])("$type, compiled for $module", ({ type, module }) => {
+    const name = `${type}-${module}`;
+    const compilerOptions = {
+      module,
+      target: "es2023",
+      lib: ["es2023"],
+      strict: true,
+      exactOptionalPropertyTypes: true,
+      skipLibCheck: false,
+      types: ["node"],
+      typeRoots: [path.resolve("node_modules/@types")],
+    };
+    installed.write(`${name}/package.json`, JSON.stringify({ type }));
+    installed.write(`${name}/tsconfig.json`, JSON.stringify({ compilerOptions, files: ["program.ts"] }));
+    const file = installed.write(`${name}/program.ts`, program);
+    const tsc = [path.resolve("node_modules/typescript/bin/tsc"), "-p", name];
+    expect(installed.run(process.execPath, tsc)).toEqual({ code: 0, output: "", errors: "" });
+
+    const { code, output, errors } = installed.run(process.execPath, [file.replace(/\.ts$/, ".js"), `./data/${name}`]);
+    expect({ code, errors }).toEqual({ code: 0, errors: "" });
+    const stats = { ready: 0, processing: 0, acked: 3, failed: 0 };
+    expect(JSON.parse(output)).toEqual({ stats, code: "CLOSED", to: "d@example.com", refused: 10 });
+  });
+
+  test("the program above uses everything that is exported", () => {
+    const exported = readFileSync("dist/index.d.ts", "utf8").match(/(?<=[{,]\s+(?:type )?)(?!type )\w+/g) ?? [];
+    expect(exported.length).toBeGreaterThan(40);
+    expect(exported.filter((name) => !new RegExp(`\\b${name}\\b`).test(program))).toEqual([]);
+  });
+});

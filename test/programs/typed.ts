@@ -1,0 +1,214 @@
+/*
+ * What a TypeScript program can say with the package, and what the compiler must not let it say. It is compiled and run
+ * by package.test.ts against the installed package, as an ES module and as a CommonJS module; so it uses no `await` at
+ * the top, and its name says neither.
+ */
+import {
+  type AttemptOptions,
+  EmptyError,
+  type Enqueued,
+  EnqueueItem,
+  type EnqueueItemOptions,
+  type ErrorClass,
+  type ExponentialOptions,
+  type FailOptions,
+  type FailureReason,
+  type Handler,
+  type HandlerContext,
+  type Job,
+  type JobsOptions,
+  type JsonSerializer,
+  jsonSerializer,
+  type Lease,
+  LeaseExpiredError,
+  LocalQueueError,
+  type LocalQueueErrorCode,
+  type NackOptions,
+  PayloadError,
+  type PutOptions,
+  QueueClosedError,
+  type QueueStats,
+  Reject,
+  type RejectOptions,
+  Retry,
+  type RetryFunction,
+  type RetryOptions,
+  RetryPolicy,
+  type RunOptions,
+  type Serializer,
+  SimpleQueue,
+  type SimpleQueueOptions,
+  StorageError,
+  type StorageErrorCode,
+  type StorageOutcome,
+  type WaitOptions,
+  Worker,
+  type WorkerEvents,
+  type WorkerOptions,
+} from "localqueue";
+
+interface Email {
+  readonly to: string;
+}
+
+/** Compiles only if the two types are the same; `any` is the same as nothing else. */
+type Same<A, B> = (<T>() => T extends A ? 1 : 2) extends <T>() => T extends B ? 1 : 2 ? true : false;
+const same = <A, B>(..._: Same<A, B> extends true ? [] : ["these types differ"]): void => {};
+
+const serializer: Serializer<Email> = {
+  encode: (email) => new TextEncoder().encode(email.to),
+  decode: async (bytes) => ({ to: new TextDecoder().decode(bytes) }),
+};
+const json: JsonSerializer = jsonSerializer;
+const wait: WaitOptions = { timeoutMs: 5_000, signal: undefined };
+const options: SimpleQueueOptions<Email> = { name: "emails", leaseMs: 30_000, maxRetries: 3, fsync: false, serializer };
+
+async function produce(queue: SimpleQueue<Email>): Promise<void> {
+  const put: PutOptions = { jobId: "first", delayMs: 0, maxRetries: 1, ...wait };
+  const { id, inserted }: Enqueued = await queue.put({ to: "a@example.com" }, put);
+  same<typeof id, number>();
+  same<typeof inserted, boolean>();
+  const item: EnqueueItemOptions = { delayMs: 1, jobId: "second", maxRetries: 0 };
+  const many = await queue.putMany([{ to: "b@example.com" }, new EnqueueItem({ to: "c@example.com" }, item)], wait);
+  same<typeof many, Enqueued[]>();
+}
+
+async function consume(queue: SimpleQueue<Email>): Promise<void> {
+  const job = await queue.get(wait);
+  same<typeof job, Job<Email>>();
+  same<typeof job.data, Email>();
+  same<typeof job.attempt, number>();
+  same<typeof job.enqueuedAt, Date>();
+  same<typeof job.leaseExpiresAt, Date>();
+  same<typeof job.jobId, string | undefined>();
+  const lease: Lease = { id: job.id, receipt: job.receipt };
+  await queue.extendLease(lease, 60_000);
+  await job.extendLease(60_000);
+  await queue.ack(lease);
+
+  const [second] = await queue.getMany(1, wait);
+  const nack: NackOptions = { delayMs: 0, lastError: new Error("again") };
+  await second?.nack(nack);
+  const again = await queue.getNowait();
+  same<typeof again, Job<Email>>();
+  await again.ack();
+  const settle = async (one: Job<Email>): Promise<void> => {
+    const fail: FailOptions = { category: "test", lastError: "no" };
+    await one.release();
+    await one.nack();
+    await one.fail(fail);
+    await queue.nack(one, nack);
+    await queue.fail(one, fail);
+    await queue.release(one);
+  };
+  same<Parameters<typeof settle>, [one: Job<Email>]>();
+
+  const jobs: JobsOptions = { signal: AbortSignal.abort() };
+  for await (const one of queue.jobs(jobs)) same<typeof one, Job<Email>>();
+  same<ReturnType<typeof queue.reclaimExpiredLeases>, Promise<number>>();
+}
+
+async function work(queue: SimpleQueue<Email>): Promise<void> {
+  const attempts: AttemptOptions = { maxAttempts: 2 };
+  const exponential: ExponentialOptions = { initialMs: 10, factor: 2, maxMs: 100, jitter: false, ...attempts };
+  const policies: RetryPolicy[] = [
+    RetryPolicy.exponential(exponential),
+    RetryPolicy.fixed(5, attempts),
+    RetryPolicy.immediate(),
+  ];
+  const retry: RetryFunction = (attempt, error) => (error instanceof TypeError ? 0 : attempt * 1_000);
+  const classes: ErrorClass[] = [TypeError, LocalQueueError];
+  const workerOptions: WorkerOptions = {
+    concurrency: 2,
+    heartbeatMs: false,
+    permanentErrors: classes,
+    retry: policies[2] ?? retry,
+    timeoutMs: 10_000,
+    graceMs: 1_000,
+  };
+  const handler: Handler<Email> = (job, context: HandlerContext) => {
+    same<typeof job, Job<Email>>();
+    same<typeof context.signal, AbortSignal>();
+    const later: RetryOptions = { delayMs: 5, reason: "later" };
+    const never: RejectOptions = { category: "gone" };
+    if (job.data.to === "retry") throw new Retry(later);
+    if (job.data.to === "reject") throw new Reject("no", never);
+  };
+  const worker = new Worker(queue, handler, workerOptions);
+  const off = worker.on("job:failed", ({ job, error, reason }) => {
+    same<typeof job, Job<Email>>();
+    same<typeof error, unknown>();
+    same<typeof reason, FailureReason>();
+  });
+  worker.on("job:retried", ({ delayMs }) => same<typeof delayMs, number>());
+  worker.on("job:acked", (event) => same<typeof event, WorkerEvents<Email>["job:acked"]>());
+  worker.on("lease:lost", ({ job }) => same<typeof job.data.to, string>());
+  worker.on("error", ({ error }) => same<typeof error, unknown>());
+  off();
+
+  while (await worker.runOnce());
+  const run: RunOptions = { signal: AbortSignal.abort() };
+  await worker.run(run);
+  await worker.stop();
+  same<(typeof worker)[typeof Symbol.asyncDispose], () => Promise<void>>();
+}
+
+function explain(error: unknown): LocalQueueErrorCode | "unknown" {
+  if (error instanceof EmptyError) same<typeof error.code, "EMPTY">();
+  if (error instanceof LeaseExpiredError) same<typeof error.code, "LEASE_EXPIRED">();
+  if (error instanceof QueueClosedError) same<typeof error.code, "CLOSED">();
+  if (error instanceof PayloadError) same<typeof error.code, "PAYLOAD">();
+  if (error instanceof StorageError) {
+    same<typeof error.code, StorageErrorCode>();
+    same<typeof error.outcome, StorageOutcome>();
+  }
+  return error instanceof LocalQueueError ? error.code : "unknown";
+}
+
+/** What must not compile; none of it is called. */
+function mistakes(queue: SimpleQueue<Email>, worker: Worker<Email>): readonly (() => unknown)[] {
+  return [
+    // @ts-expect-error: another payload
+    () => queue.put({ from: "a@example.com" }),
+    // @ts-expect-error: a misspelled option
+    () => queue.put({ to: "a@example.com" }, { delay: 5 }),
+    // @ts-expect-error: another payload in an item
+    () => queue.putMany([new EnqueueItem(5)]),
+    // @ts-expect-error: a property that the payload does not have
+    async () => (await queue.get()).data.subject,
+    // @ts-expect-error: a lease needs a receipt
+    () => queue.ack({ id: 1 }),
+    // @ts-expect-error: a serializer of something else
+    () => new SimpleQueue<number>("./data", { serializer }),
+    // @ts-expect-error: a location that is neither a path nor a URL
+    () => new SimpleQueue(5),
+    // @ts-expect-error: no such event
+    () => worker.on("job:done", () => {}),
+    // @ts-expect-error: a handler of other jobs
+    () => new Worker(queue, (job: Job<number>) => job.data.toFixed()),
+    // @ts-expect-error: a policy is made by the static methods
+    () => new RetryPolicy(),
+  ];
+}
+
+async function main(): Promise<void> {
+  const queue = new SimpleQueue<Email>(process.argv[2] ?? "./data", options);
+  await produce(queue);
+  await consume(queue);
+  await work(queue);
+  const refused = mistakes(queue, new Worker(queue, () => {})).length;
+  const stats: QueueStats = await queue.stats();
+  await queue.close();
+  const code = explain(await queue.getNowait().catch((error: unknown) => error));
+  const { to } = json.decode<Email>(json.encode({ to: "d@example.com" }));
+
+  const untyped = new SimpleQueue("./data");
+  same<typeof untyped, SimpleQueue<unknown>>();
+  await untyped.close();
+  process.stdout.write(JSON.stringify({ stats, code, to, refused }));
+}
+
+main().catch((error: unknown) => {
+  process.exitCode = 1;
+  process.stderr.write(String(error));
+});
