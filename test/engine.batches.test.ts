@@ -28,8 +28,14 @@ function transactions(log: readonly string[]): number[] {
   return sizes;
 }
 
+/** As if each COMMIT took so long. */
+function commitsTake(engine: TestEngine, ms: number): void {
+  Object.defineProperty(engine.connection, "commitMs", { get: () => ms, set: () => {} });
+}
+
 test("5,000 commands that come at once become transactions of at most 1,000, in order", () => {
   const { engine, driver } = open();
+  commitsTake(engine, 5);
   const calls = Array.from({ length: 5000 }, () => engine.newCall());
   const commands: Command[] = calls.map(({ id }, i) => putCommand(id, [`job ${i}`]));
   engine.send(commands);
@@ -37,6 +43,14 @@ test("5,000 commands that come at once become transactions of at most 1,000, in 
   expect(transactions(driver.log)).toEqual([1000, 1000, 1000, 1000, 1000]);
   expect(calls.map(({ put }) => put?.[0]?.id)).toEqual(Array.from({ length: 5000 }, (_, i) => i + 1));
   expect(engine.stored()).toEqual(Array.from({ length: 5000 }, (_, i) => `job ${i}`));
+});
+
+test("where a COMMIT takes little, a transaction leaves half of the commands to the next, but of few none", () => {
+  const { engine, driver } = open();
+  commitsTake(engine, 0.05);
+  engine.send(Array.from({ length: 500 }, () => putCommand(engine.newCall().id, ["job"])));
+  engine.run();
+  expect(transactions(driver.log)).toEqual([250, 125, 64, 61]);
 });
 
 test("a client is told that its batch is done only when all its commands are", () => {
@@ -119,14 +133,19 @@ test("a claim sees what the puts of its own batch add", () => {
   expect(engine.textOf(claim.delivery)).toBe("job");
 });
 
-test("a hundred waiting claims are served by one transaction, first come, first served", () => {
+test.each([
+  { commitMs: 5, transactions: 1 },
+  { commitMs: 0.05, transactions: 2 },
+])("a hundred waiting claims are served by as few transactions as pay: %o", ({ commitMs, transactions }) => {
   const { engine, driver } = open();
+  commitsTake(engine, commitMs);
   const claims = Array.from({ length: 100 }, () => engine.claim({ waitMs: 60_000 }));
   engine.run();
   driver.log.length = 0;
   engine.putMany(Array.from({ length: 99 }, (_, i) => `job ${i}`));
   engine.run();
-  expect(driver.count("COMMIT")).toBe(1);
+  expect(driver.count("COMMIT")).toBe(transactions);
+  // First come, first served.
   expect(claims.slice(0, 99).map((claim) => engine.textOf(claim.delivery))).toEqual(
     Array.from({ length: 99 }, (_, i) => `job ${i}`),
   );

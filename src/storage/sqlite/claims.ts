@@ -12,14 +12,16 @@ export const BATCH_BYTES: number = 1024 * 1024;
 const BATCH_COMMANDS = 1000;
 const BATCH_MS = 5;
 const SHARE = 64;
+/** About what the client's thread needs for a share. */
+const CHEAP_COMMIT_MS = 0.5;
 
 /**
  * How many of the callers who wait go into one transaction: not all, so that the client's thread can take up the
- * answers of the first while the others are served. Where each transaction is flushed to the disk, that would cost
- * more than it saves.
+ * answers of the first while the others are served. It is not worth it where a COMMIT takes longer than that saves.
  */
-export function shareOf(waiting: number, fsync = false): number {
-  return fsync ? BATCH_COMMANDS : Math.min(BATCH_COMMANDS, Math.max(SHARE, Math.ceil(waiting / 2)));
+export function shareOf(waiting: number, commitMs: number): number {
+  const share = commitMs > CHEAP_COMMIT_MS ? waiting : Math.max(SHARE, Math.ceil(waiting / 2));
+  return Math.min(share, BATCH_COMMANDS);
 }
 
 /** A claim that has not been answered yet. Times are by `monotonicMs`. */
@@ -99,12 +101,15 @@ export class ClaimStep implements Step {
   readonly compound = true;
   readonly #claims: QueueClaims;
   readonly #context: ClaimContext;
+  readonly #most: number;
   #served: { waiter: Waiter; rows: Delivery[] }[] = [];
   /** Whether there may be more for the next batch to claim. */
   #more = false;
   #startedAt = 0;
 
-  constructor(claims: QueueClaims, context: ClaimContext) {
+  /** Serves at most so many waiters. */
+  constructor(claims: QueueClaims, context: ClaimContext, most: number) {
+    this.#most = most;
     this.fsync = claims.waiters.some(({ command }) => command.fsync);
     this.#claims = claims;
     this.#context = context;
@@ -121,10 +126,9 @@ export class ClaimStep implements Step {
     const expired =
       mayExpire && outlook.expiry <= this.#startedAt ? transitions.expire(queue, budgetOf(waiters[0])) : 0;
     const promoted = outlook.due <= this.#startedAt ? transitions.promote(queue) : 0;
-    const most = shareOf(waiters.length, this.fsync);
     let bytes = 0;
     for (const waiter of waiters) {
-      if (bytes >= BATCH_BYTES || this.#served.length === most) return;
+      if (bytes >= BATCH_BYTES || this.#served.length === this.#most) return;
       if (transitions.now() - this.#startedAt >= BATCH_MS) return;
       const { rows, exhausted } = claimFor(waiter, transitions);
       for (const { payload } of rows) bytes += payload.byteLength;

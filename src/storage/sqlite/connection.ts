@@ -16,7 +16,7 @@ const CHECKPOINT_PAGES = 4000;
 const RESTART_PAGES = (64 * 1024 * 1024) / PAGE_BYTES;
 const RESTART_INTERVAL_MS = 1000;
 /** How many commits may pass before the WAL's length is looked at, if its file did not grow. */
-const COMMITS_PER_CHECK = 8;
+const COMMITS_PER_CHECK = 64;
 
 export interface ConnectionOptions {
   readonly directory: string;
@@ -47,8 +47,9 @@ export class Connection {
   #restartAfter = 0;
   /** Whether triggers keep the counts (a Python client writes the file too), or each transaction does. */
   countsAreTriggered = false;
-  /** How long the last transaction held the lock. */
+  /** How long the last transaction held the lock, and how much of that its COMMIT took. */
   heldMs = 0;
+  commitMs = 0;
   #begunAt = 0;
   #walBytes = 0;
   #commitsSinceCheck = 0;
@@ -146,8 +147,11 @@ export class Connection {
 
   /** Commits; nothing may be acknowledged before this returns. */
   commit(): void {
+    const startedAt = performance.now();
     this.#db?.exec("COMMIT");
-    this.heldMs = performance.now() - this.#begunAt;
+    const endedAt = performance.now();
+    this.commitMs = endedAt - startedAt;
+    this.heldMs = endedAt - this.#begunAt;
     const walBytes = this.#identity.check();
     if (walBytes > this.#walBytes) this.#commitsSinceCheck = COMMITS_PER_CHECK;
     this.#walBytes = walBytes;

@@ -256,10 +256,10 @@ export class Engine {
 
   /** The callers for one batch, in the order in which they came; a large one goes alone. */
   #take(): Pending[] {
-    const most = Math.min(shareOf(this.#pending.length, this.#pending[0]?.step.fsync), this.#pending.length);
+    const most = shareOf(this.#pending.length, this.#connection.commitMs);
     let bytes = 0;
     let count = 0;
-    for (; count < most; count++) {
+    for (; count < Math.min(most, this.#pending.length); count++) {
       const { command } = (this.#pending[count] as Pending).step;
       bytes += command.op === "put" ? command.bytes : 0;
       if (bytes > BATCH_BYTES && count > 0) break;
@@ -290,9 +290,13 @@ export class Engine {
     for (const claims of this.#claims.values()) {
       if (claims.waiters.length === 0) continue;
       if (!(claims.check || claims.nextAt <= wall || mentioned.has(claims.queue))) continue;
-      if (locking || this.#findsWork(claims, wall)) steps.push(new ClaimStep(claims, this.#claimContext()));
+      if (locking || this.#findsWork(claims, wall)) steps.push(this.#claimStep(claims));
     }
     return steps;
+  }
+
+  #claimStep(claims: QueueClaims): ClaimStep {
+    return new ClaimStep(claims, this.#claimContext(), shareOf(claims.waiters.length, this.#connection.commitMs));
   }
 
   #findsWork(claims: QueueClaims, wall: number): boolean {

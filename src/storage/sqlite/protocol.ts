@@ -1,6 +1,6 @@
 import type { StorageErrorCode, StorageOutcome } from "../../errors.ts";
 import type { JobState } from "../../state.ts";
-import { hrtime } from "../../timers.ts";
+import { hrtime, monotonicNow } from "../../timers.ts";
 import type { WarningCode } from "../../warning.ts";
 import type { ConsumerSettings, Delivery, Enqueued, Lease, QueueStats, Settlement } from "../storage.ts";
 
@@ -36,8 +36,15 @@ export const SLOT = { waiting: 0, returned: -1 } as const;
 
 /** The same clock in all threads of a process, in whole milliseconds. */
 export function monotonicMs(): number {
+  return Math.floor(SHARED_CLOCK_AHEAD_MS + monotonicNow());
+}
+
+/** `hrtime` is the same clock as `monotonicNow`, with one start for all threads, but takes ten times as long to read. */
+const SHARED_CLOCK_AHEAD_MS = sharedNow() - monotonicNow();
+
+function sharedNow(): number {
   const [seconds, nanoseconds] = hrtime();
-  return seconds * 1000 + Math.floor(nanoseconds / 1e6);
+  return seconds * 1000 + nanoseconds / 1e6;
 }
 
 const CELL_TIME = 0x3fff_ffff;

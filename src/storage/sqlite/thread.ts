@@ -2,6 +2,7 @@ import { type MessagePort, receiveMessageOnPort, workerData } from "node:worker_
 import { Connection } from "./connection.ts";
 import { type Driver, isSafeSqlite, loadDriver, toStorageError } from "./driver.ts";
 import { Engine } from "./engine.ts";
+import { Lookout } from "./lookout.ts";
 import { errorOnWire } from "./outbox.ts";
 import { END, type FromEngine, monotonicMs, SIGNAL, type WarningOnWire } from "./protocol.ts";
 import { type PackedToEngine, packFromEngine, unpackToEngine } from "./wire.ts";
@@ -59,17 +60,21 @@ function warningsOf({ name, sqliteVersion }: Driver, { doubt }: Connection): War
 }
 
 function pump(engine: Engine, port: MessagePort, signals: Int32Array): void {
+  const lookout = new Lookout();
   for (;;) {
+    let busy = false;
     // Read before looking for messages: one that comes in between makes the wait return at once.
     const seen = Atomics.load(signals, SIGNAL.wake);
     for (let next = receiveMessageOnPort(port); next !== undefined; next = receiveMessageOnPort(port)) {
       const message = unpackToEngine(next.message as PackedToEngine);
       if (message.kind === "shutdown") return;
       engine.receive(message);
+      busy = true;
     }
     const ms = whileWorking(signals, () => engine.step());
     if (ms === undefined) return;
-    if (ms > 0) Atomics.wait(signals, SIGNAL.wake, seen, Math.min(ms, LONGEST_WAIT_MS));
+    if (ms === 0 || (busy && lookout.sees(() => Atomics.load(signals, SIGNAL.wake) !== seen))) continue;
+    Atomics.wait(signals, SIGNAL.wake, seen, Math.min(ms, LONGEST_WAIT_MS));
   }
 }
 
