@@ -40,6 +40,8 @@ test("jobs that were claimed for other slots right before a long block are given
   const jobs = [];
   while (jobs.length < 3) jobs.push(await queue.get({ timeoutMs: 2_500 }));
   expect(worker.said("handled")).toEqual([]);
+  // On a busy machine they come back one by one.
+  jobs.sort((a, b) => a.id - b.id);
   expect(jobs.map(({ data, attempt }) => [data, attempt])).toEqual([
     [{ n: 2 }, 1],
     [{ n: 3 }, 1],

@@ -69,6 +69,12 @@ export function puttingContract(backend: Backend): void {
       );
     });
 
+    test.each([new Uint8Array(0), ""])("stores an empty payload that has no company", async (payload) => {
+      const storage = (await openBench(backend)).storage();
+      await storage.put([{ ...entry(""), payload }], PATIENT);
+      expect((await takeOne(storage)).payload).toHaveLength(0);
+    });
+
     test("stores the bytes that were passed, whatever the caller does with its buffer afterwards", async () => {
       const storage = (await openBench(backend)).storage();
       const small = new Uint8Array(10).fill(1);

@@ -59,23 +59,23 @@ export function loadDriver(): Driver {
   const { driver: peer, cause } = loadPeer();
   const driver = peer ?? builtIn;
   if (driver === undefined) {
-    throw new StorageError(
-      "BAD_LOCATION",
-      `No SQLite found: Node ${process.versions.node} has no usable node:sqlite. Install the package better-sqlite3@~12.11, ` +
-        "or use Node 22.22.3, 24.15 or newer.",
-      { cause },
-    );
+    const { bun, node } = process.versions;
+    const advice =
+      bun === undefined
+        ? `Node ${node} has no usable node:sqlite. Install the package better-sqlite3@~12.11, or use Node 22.22.3, 24.15 or newer.`
+        : `Bun ${bun} has no usable node:sqlite. Use Bun 1.4 or newer.`;
+    throw new StorageError("BAD_LOCATION", `No SQLite found: ${advice}`, { cause });
   }
   return driver;
 }
 
 function loadBuiltIn(): Driver | undefined {
-  const sqliteVersion = process.versions["sqlite"];
-  if (sqliteVersion === undefined) return undefined;
+  if (process.versions["sqlite"] === undefined) return undefined;
   const DatabaseSync = loadDatabaseSync();
   if (DatabaseSync === undefined) return undefined;
-  // Early versions cannot tell whether a transaction still stands, which we must know after every error.
   const probe = new DatabaseSync(":memory:");
+  const sqliteVersion = versionOf(probe);
+  // Early versions cannot tell whether a transaction still stands, which we must know after every error.
   const usable = "isTransaction" in probe;
   probe.close();
   if (!usable) return undefined;
@@ -103,16 +103,21 @@ function loadPeer(): { driver?: Driver; cause?: unknown } {
       path: string,
     ) => NativeDatabase & { readonly inTransaction: boolean };
     const probe = new Native(":memory:");
-    const { version } = probe.prepare("SELECT sqlite_version() AS version").get() as { version: string };
+    const sqliteVersion = versionOf(probe);
     probe.close();
     const open = (path: string): Database => {
       const native = new Native(path);
       return wrap(native, () => native.inTransaction);
     };
-    return { driver: { name: "better-sqlite3", sqliteVersion: version, open } };
+    return { driver: { name: "better-sqlite3", sqliteVersion, open } };
   } catch (cause) {
     return { cause };
   }
+}
+
+/** Asked of the library itself: `process.versions` names what the runtime was built with, or merely claims to have. */
+function versionOf(probe: NativeDatabase): string {
+  return (probe.prepare("SELECT sqlite_version() AS version").get() as { version: string }).version;
 }
 
 /** Node 22 announces that its SQLite is experimental; that one warning, and only that one, is swallowed. */
@@ -129,16 +134,33 @@ function withoutExperimentalWarning<T>(load: () => T): T {
   }
 }
 
+/**
+ * Deno's `exec` throws without SQLite's result code, which tells a lock from a fault; its statements throw with it.
+ * They are kept for the next time, except for pragmas, which take effect when they are prepared.
+ */
+function execWithCodes(native: NativeDatabase): (sql: string) => void {
+  const kept = new Map<string, NativeStatement>();
+  return (sql) => {
+    if (sql.includes(";")) return void native.exec(sql);
+    const statement = kept.get(sql) ?? native.prepare(sql);
+    if (!sql.startsWith("PRAGMA")) kept.set(sql, statement);
+    statement.run();
+  };
+}
+
 function wrap(native: NativeDatabase, inTransaction: () => boolean): Database {
   return {
     get inTransaction() {
       return inTransaction();
     },
-    exec: (sql) => void native.exec(sql),
+    exec: process.versions["deno"] === undefined ? (sql) => void native.exec(sql) : execWithCodes(native),
     prepare: (sql) => prepare(native, sql),
     close: () => void native.close(),
   };
 }
+
+/** Node 22 binds bytes as NULL if there is no memory behind them, as with an empty buffer that came from another thread. */
+const NO_BYTES = new Uint8Array(1).subarray(1);
 
 /** Named parameters, bound by position: the libraries disagree on every other way to reuse a parameter. */
 function prepare(native: NativeDatabase, sql: string): Statement {
@@ -150,7 +172,10 @@ function prepare(native: NativeDatabase, sql: string): Statement {
   const statement = native.prepare(text);
   const values = (parameters: Parameters | undefined): Value[] => {
     const list = new Array<Value>(names.length);
-    for (let i = 0; i < names.length; i++) list[i] = parameters?.[names[i] as string] as Value;
+    for (let i = 0; i < names.length; i++) {
+      const value = parameters?.[names[i] as string] as Value;
+      list[i] = value instanceof Uint8Array && value.length === 0 ? NO_BYTES : value;
+    }
     return list;
   };
   return {

@@ -1,5 +1,6 @@
 import { MessageChannel, type MessagePort, receiveMessageOnPort, Worker } from "node:worker_threads";
 import { cellTime, END, type FromEngine, monotonicMs, SIGNAL, type ToEngine } from "./protocol.ts";
+import { neverStarted } from "./refusals.ts";
 import type { ThreadData } from "./thread.ts";
 import { type PackedFromEngine, packToEngine, unpackFromEngine } from "./wire.ts";
 
@@ -26,14 +27,18 @@ export class EngineThread {
     this.#signals = signals;
     this.#port = port1;
     // Options and environment of the program are not for this thread: a loader or a preloaded module could break it.
-    this.#worker = new Worker(new URL("./thread.js", import.meta.url), {
-      name: "localqueue",
-      workerData,
-      transferList: [port2],
-      execArgv: [],
-      env: {},
-    });
-    const receive = (message: unknown): void => listener.message(unpackFromEngine(message as PackedFromEngine));
+    const options = { name: "localqueue", workerData, transferList: [port2], execArgv: [], env: {} };
+    try {
+      this.#worker = new Worker(new URL("./thread.js", import.meta.url), options);
+    } catch (thrown) {
+      port1.close();
+      throw neverStarted(thrown);
+    }
+    let started = false;
+    const receive = (message: unknown): void => {
+      started = true;
+      listener.message(unpackFromEngine(message as PackedFromEngine));
+    };
     port1.on("message", receive);
     let error: unknown;
     this.#worker.on("error", (thrown) => {
@@ -46,7 +51,7 @@ export class EngineThread {
           receive(last.message);
         }
         port1.close();
-        listener.ended(error);
+        listener.ended(started ? error : neverStarted(error));
         resolve();
       });
     });
