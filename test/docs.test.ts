@@ -12,7 +12,7 @@ import { until } from "./support/until.ts";
 
 /*
  * Every block of code in the documentation runs, in a directory of its own, as a process that must end with exit code
- * 0. A comment before the block, which readers do not see, may say more (`<!-- test: key=value … -->`):
+ * 0; so does every block for the shell that calls `npx localqueue`. A comment before the block, which readers do not see, may say more (`<!-- test: key=value … -->`):
  *
  *   with=NAME      it is a part of a program: it stands in the frame of that name, see below
  *   group=NAME     it runs in the same directory after the earlier blocks of this name
@@ -34,6 +34,7 @@ const FRAMES: { readonly [name: string]: readonly [before: string, after: string
     `${OPEN}for (const to of ["a@example.com", "b@example.com", "c@example.com"]) await queue.put({ to });\n`,
     "await queue.close();\n",
   ],
+  "send-email": [`echo 'process.stdin.pipe(process.stdout);' > send-email.mjs\n`, ""],
   worker: [
     `${OPEN}import { createServer } from "node:http";
     const server = createServer((_, response) => response.end("hello")).listen(0, "127.0.0.1");
@@ -48,7 +49,9 @@ const FRAMES: { readonly [name: string]: readonly [before: string, after: string
 };
 
 const blocks = PAGES.flatMap(blocksOf);
-const programs = blocks.filter(({ language }) => language === "js" || language === "ts");
+const programs = blocks.filter(
+  ({ language, text }) => ["js", "ts"].includes(language) || (language === "sh" && text.includes("npx localqueue")),
+);
 
 function programOf({ text, how, where }: DocBlock): string {
   if (how.with === undefined) return text;
@@ -57,10 +60,13 @@ function programOf({ text, how, where }: DocBlock): string {
   return frame.join(text);
 }
 
-/** A directory from which "localqueue" can be imported. */
+/** A directory from which "localqueue" can be imported, and called. */
 function project(): string {
   const directory = tempDirectory();
-  mkdirSync(path.join(directory, "node_modules"));
+  const bin = path.join(directory, "node_modules", ".bin");
+  mkdirSync(bin, { recursive: true });
+  const command = `#!/bin/sh\nexec '${process.execPath}' '${path.resolve("dist/cli/main.js")}' "$@"\n`;
+  writeFileSync(path.join(bin, "localqueue"), command, { mode: 0o755 });
   symlinkSync(path.resolve("."), path.join(directory, "node_modules", "localqueue"));
   writeFileSync(path.join(directory, "package.json"), `{ "type": "module" }`);
   return directory;
@@ -71,7 +77,7 @@ function write(block: DocBlock, directory: string): string {
   const name = `program-${block.where.replace(/\W/g, "-")}`;
   const file = path.join(directory, `${name}.${block.language}`);
   writeFileSync(file, programOf(block));
-  if (block.language === "js") return file;
+  if (block.language !== "ts") return file;
   const options = ["--strict", "--skipLibCheck", "--module", "nodenext", "--target", "es2023"];
   const types = [
     "--lib",
@@ -91,7 +97,9 @@ function write(block: DocBlock, directory: string): string {
 
 async function run(block: DocBlock, directory: string): Promise<void> {
   const { output = "", stop } = block.how;
-  const child = spawn(process.execPath, [write(block, directory)], { cwd: directory, timeout: 20_000, killSignal: 9 });
+  const [program, ...flags] = block.language === "sh" ? ["sh", "-e"] : [process.execPath];
+  const args = [...flags, write(block, directory)];
+  const child = spawn(program as string, args, { cwd: directory, timeout: 20_000, killSignal: 9 });
   let printed = "";
   for (const stream of [child.stdout, child.stderr]) {
     stream.setEncoding("utf8").on("data", (text: string) => {
@@ -178,12 +186,41 @@ describe("the documentation is complete", () => {
     expect(optionRows("README.md")).toEqual([...queue, ...worker].sort());
   });
 
+  test("every option of the command line is in the tables, and nothing else", () => {
+    const section = (title: string): string =>
+      readFileSync("docs/cli.md", "utf8").split(`\n## ${title}\n`)[1]?.split("\n## ")[0] ?? "";
+    for (const [command, title] of [
+      ["put", "Put"],
+      ["work", "Work"],
+      ["stats", "Stats"],
+    ] as const) {
+      const help = execFileSync(process.execPath, ["dist/cli/main.js", command, "--help"], { encoding: "utf8" });
+      const known = Array.from(help.matchAll(/^ {2}(--[\w-]+(?: [A-Z]+)?) {2}/gm), ([, option]) => option);
+      const rows = Array.from(section(title).matchAll(/^\| `(--[^`]+)` \|/gm), ([, option]) => option);
+      expect([...rows, "--help"]).toEqual(known);
+    }
+    const variables = readFileSync("src/cli/job-command.ts", "utf8").match(/LOCALQUEUE_[A-Z_]+/g);
+    expect(section("Work").match(/(?<=^\| `)LOCALQUEUE_[A-Z_]+(?=` \|)/gm)).toEqual(variables);
+  });
+
   test("every code of an error or a warning is explained", () => {
     const text = readFileSync("docs/errors.md", "utf8");
     const errors = readFileSync("dist/errors.d.ts", "utf8").match(/(?<=\| ")[A-Z_]+(?=")/g) ?? [];
-    const warnings = sourceFiles().flatMap((file) => readFileSync(file, "utf8").match(/LOCALQUEUE_[A-Z_]+/g) ?? []);
+    const warnings = sourceFiles().flatMap(
+      (file) => readFileSync(file, "utf8").match(/(?<=")LOCALQUEUE_[A-Z_]+(?=")/g) ?? [],
+    );
     expect([errors.length > 15, warnings.length > 3]).toEqual([true, true]);
     expect([...errors, ...warnings].filter((code) => !text.includes(`\`${code}\``))).toEqual([]);
+  });
+
+  test("the page on platforms names the versions that are tested", () => {
+    const text = readFileSync("docs/platforms.md", "utf8");
+    const versions = Array.from(
+      readFileSync("scripts/runtimes/runtimes.mjs", "utf8").matchAll(/version: "([\d.]+)"/g),
+      ([, version]) => version as string,
+    );
+    expect(versions.length).toBeGreaterThan(4);
+    expect(versions.filter((version) => !text.includes(` ${version} |`))).toEqual([]);
   });
 
   test("every column of a job, and every object that is added to the file, is explained", async () => {

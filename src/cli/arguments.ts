@@ -1,0 +1,114 @@
+import { parseArgs } from "node:util";
+import { Misuse } from "./failures.ts";
+import { type Syntax, usage } from "./syntax.ts";
+import { nearest, shellLine } from "./wording.ts";
+
+/** What was typed after the name of a command, checked against what the command knows. */
+export class Arguments {
+  /** What is no option, before `--`. */
+  readonly operands: readonly string[];
+  /** What comes after `--`; `undefined` = there was none. */
+  readonly rest: readonly string[] | undefined;
+  readonly #syntax: Syntax;
+  readonly #values: ReadonlyMap<string, string | undefined>;
+
+  constructor(
+    syntax: Syntax,
+    operands: readonly string[],
+    rest: readonly string[] | undefined,
+    values: ReadonlyMap<string, string | undefined>,
+  ) {
+    this.#syntax = syntax;
+    this.operands = operands;
+    this.rest = rest;
+    this.#values = values;
+  }
+
+  /** The first operand. */
+  get location(): string {
+    const [location] = this.operands;
+    if (!location) throw new Misuse(`The location is missing. Usage: ${usage(this.#syntax)}`);
+    return location;
+  }
+
+  /** The value of an option as it was typed. */
+  text(option: string): string | undefined {
+    return this.#values.get(option);
+  }
+
+  /** Whether a switch is on. */
+  has(option: string): boolean {
+    return this.#values.has(option);
+  }
+
+  /** The value of an option that takes an integer; its range is for others to check. */
+  integer(option: string): number | undefined {
+    const text = this.text(option);
+    if (text === undefined) return undefined;
+    if (!/^-?\d{1,17}$/.test(text)) throw new Misuse(`Expected --${option} to be an integer, got "${text}".`);
+    return Number(text);
+  }
+
+  /** Refuses operands that the command does not know. */
+  atMost(count: number): void {
+    const surplus = this.operands[count] ?? (this.#syntax.runsProgram ? undefined : this.rest?.[0]);
+    if (surplus === undefined) return;
+    throw new Misuse(`"${surplus}" is one argument too many. Usage: ${usage(this.#syntax)}`);
+  }
+}
+
+/** Our own checks, on the tokens, say more than those of `parseArgs`. */
+export function readArguments(syntax: Syntax, words: readonly string[]): Arguments | "help" {
+  const types = Object.entries(syntax.options).map(
+    ([name, { value }]) => [name, { type: value === undefined ? "boolean" : "string" }] as const,
+  );
+  const { tokens } = parseArgs({
+    args: [...words],
+    options: { ...Object.fromEntries(types), help: { type: "boolean", short: "h" } },
+    strict: false,
+    tokens: true,
+  });
+  if (tokens.some((token) => token.kind === "option" && token.name === "help")) return "help";
+  const end = tokens.find(({ kind }) => kind === "option-terminator")?.index;
+  const operands = tokens.filter((token) => token.kind === "positional" && token.index < (end ?? words.length));
+  if (syntax.runsProgram && end === undefined) throw missingSeparator(syntax, words, operands[1]?.index);
+  const values = new Map<string, string | undefined>();
+  for (const token of tokens) {
+    if (token.kind !== "option") continue;
+    checkOption(syntax, token);
+    values.set(token.name, token.value);
+  }
+  return new Arguments(
+    syntax,
+    operands.map(({ index }) => words[index] as string),
+    end === undefined ? undefined : words.slice(end + 1),
+    values,
+  );
+}
+
+function checkOption(
+  { name: command, options }: Syntax,
+  { name, rawName, value }: { readonly name: string; readonly rawName: string; readonly value: string | undefined },
+): void {
+  const option = Object.hasOwn(options, name) ? options[name] : undefined;
+  if (option === undefined) {
+    const meant = nearest(name, Object.keys(options));
+    const hint = meant === undefined ? `localqueue ${command} --help lists the options.` : `Did you mean "--${meant}"?`;
+    const dash = command === "put" ? " A payload that begins with a dash comes after --." : "";
+    throw new Misuse(`Unknown option "${rawName}". ${hint}${dash}`);
+  }
+  if (option.value !== undefined && value === undefined) {
+    throw new Misuse(`The value of ${rawName} is missing: ${rawName} ${option.value}`);
+  }
+  if (option.value === undefined && value !== undefined) {
+    throw new Misuse(`${rawName} takes no value: ${rawName}`);
+  }
+}
+
+/** Shows the line with `--` where it belongs: before the second operand, if there is one. */
+function missingSeparator(syntax: Syntax, words: readonly string[], programAt: number | undefined): Misuse {
+  const split = programAt ?? words.length;
+  const program = programAt === undefined ? "COMMAND [ARG…]" : shellLine(words.slice(split));
+  const before = words.length === 0 ? "<location>" : shellLine(words.slice(0, split));
+  return new Misuse(`Put -- before the command to run: localqueue ${syntax.name} ${before} -- ${program}`);
+}

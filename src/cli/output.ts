@@ -1,0 +1,31 @@
+/** The only place that writes to the terminal, or to whatever stands in for it. */
+
+/** The reader of a pipe may leave early (`| head -1`), and a terminal may be closed: nobody misses the rest. */
+const NOBODY_READS: readonly (string | undefined)[] = ["EPIPE", "EIO", "ERR_STREAM_DESTROYED"];
+
+export function bearClosedPipes(): void {
+  for (const stream of [process.stdout, process.stderr]) {
+    stream.on("error", ({ code }: NodeJS.ErrnoException) => {
+      if (NOBODY_READS.includes(code)) return;
+      // A report that does not fit on the disk is not done.
+      process.once("exit", () => {
+        process.exitCode = 1;
+      });
+    });
+  }
+}
+
+/** A report, or a part of one. */
+export function print(text: string): void {
+  process.stdout.write(`${text}\n`);
+}
+
+/** A report for programs: one line of JSON. */
+export function printJson(report: object): void {
+  print(JSON.stringify(report));
+}
+
+/** What is no report. The name tells it from what the commands of `work` write to the same place. */
+export function tell(text: string): void {
+  process.stderr.write(`localqueue: ${text}\n`);
+}

@@ -1,0 +1,46 @@
+import { statSync } from "node:fs";
+import path from "node:path";
+import { fileURLToPath } from "node:url";
+import { type Serializer, SimpleQueue, type SimpleQueueOptions } from "../index.ts";
+import type { Arguments } from "./arguments.ts";
+import { checked, Failure } from "./failures.ts";
+
+/**
+ * The stored bytes themselves, in and out: parsing and writing JSON again would lose integers beyond 2^53, the order
+ * of digits as keys, and the spelling of numbers.
+ */
+const verbatim: Serializer<Uint8Array> = { encode: (bytes) => bytes, decode: (bytes) => bytes };
+
+export type RawQueue = SimpleQueue<Uint8Array>;
+
+/** The queue that the arguments name. */
+export function openQueue(args: Arguments, options: SimpleQueueOptions<Uint8Array> = {}): RawQueue {
+  const { location } = args;
+  return checked(() => new SimpleQueue(location, { ...options, name: args.text("queue"), serializer: verbatim }));
+}
+
+export function queueName(args: Arguments): string {
+  return args.text("queue") ?? "default";
+}
+
+/** Uses the queue that the arguments name, for a report: it must be there, and nothing is created. */
+export async function inspect<T>(args: Arguments, look: (queue: RawQueue) => Promise<T>): Promise<T> {
+  const queue = openQueue(args);
+  try {
+    if (!hasDatabase(args.location))
+      throw new Failure(`There is no queue in ${args.location}: it has no localqueue.db.`);
+    return await look(queue);
+  } finally {
+    await queue.close();
+  }
+}
+
+/** Whether there is a database file. Where that cannot be seen, opening it will tell why. */
+export function hasDatabase(location: string): boolean {
+  const directory = /^file:/i.test(location) ? fileURLToPath(location) : location;
+  try {
+    return statSync(path.join(directory, "localqueue.db"), { throwIfNoEntry: false }) !== undefined;
+  } catch (error) {
+    return (error as NodeJS.ErrnoException).code !== "ENOTDIR";
+  }
+}

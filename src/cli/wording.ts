@@ -1,0 +1,55 @@
+/** 1234567 as "1,234,567". */
+export function grouped(count: number): string {
+  return count.toLocaleString("en-US");
+}
+
+/** "1 job", "2 jobs". */
+export function jobs(count: number): string {
+  return `${grouped(count)} ${count === 1 ? "job" : "jobs"}`;
+}
+
+/** Milliseconds as "0.3 s". */
+export function seconds(ms: number): string {
+  return `${(ms / 1000).toFixed(1)} s`;
+}
+
+/** With a full stop at the end. */
+export function sentence(text: string): string {
+  return /[.!?]$/.test(text) ? text : `${text}.`;
+}
+
+/** A command line as a shell reads it. */
+export function shellLine(words: readonly string[]): string {
+  return words.map((word) => (/^[\w@%+=:,./-]+$/.test(word) ? word : `'${word.replaceAll("'", "'\\''")}'`)).join(" ");
+}
+
+/** The known name that was most likely meant, if one is near enough. */
+export function nearest(name: string, known: Iterable<string>): string | undefined {
+  const typed = name.toLowerCase().slice(0, 50);
+  let best: { readonly candidate: string; readonly distance: number } | undefined;
+  for (const candidate of known) {
+    const isBeginning = typed.length > 1 && candidate.startsWith(typed);
+    const isJumbled = sorted(typed) === sorted(candidate);
+    const distance = isBeginning || isJumbled ? 0 : editDistance(typed, candidate);
+    const isNear = distance <= Math.max(1, candidate.length / 3);
+    if (isNear && (best === undefined || distance < best.distance)) best = { candidate, distance };
+  }
+  return best?.candidate;
+}
+
+function sorted(text: string): string {
+  return [...text].sort().join("");
+}
+
+function editDistance(a: string, b: string): number {
+  let row = Array.from({ length: b.length + 1 }, (_, i) => i);
+  for (let i = 0; i < a.length; i++) {
+    const next = [i + 1];
+    for (let j = 0; j < b.length; j++) {
+      const substituted = (row[j] ?? 0) + (a[i] === b[j] ? 0 : 1);
+      next.push(Math.min(substituted, (row[j + 1] ?? 0) + 1, (next[j] ?? 0) + 1));
+    }
+    row = next;
+  }
+  return row.at(-1) ?? 0;
+}

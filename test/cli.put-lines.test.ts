@@ -1,0 +1,211 @@
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { readFileSync, writeFileSync } from "node:fs";
+import path from "node:path";
+import { Readable } from "node:stream";
+import { describe, expect, test } from "vitest";
+import { CLI, Cli, runCli } from "./support/cli.ts";
+import { openDatabase } from "./support/database.ts";
+import { select } from "./support/inspect.ts";
+import { openQueue } from "./support/queue.ts";
+import { tempDirectory } from "./support/temp.ts";
+import { until } from "./support/until.ts";
+
+function payloads(directory: string): unknown[] {
+  return select(directory, "SELECT CAST(payload AS TEXT) AS payload FROM messages ORDER BY id").map(
+    ({ payload }) => payload,
+  );
+}
+
+describe("put with lines on standard input", () => {
+  test("stores the text of each line, without what is around it", async () => {
+    const location = tempDirectory();
+    const input = '\uFEFF{"n":12345678901234567890}\r\n\n  \t\r\n\t"ü" \n{ "a" : 1.0 }\nnull';
+    const { code, stdout } = await runCli(["put", location], { input });
+    expect([code, stdout]).toEqual([0, `Put 4 jobs into queue "default" of ${location}\n`]);
+    expect(payloads(location)).toEqual(['{"n":12345678901234567890}', '"ü"', '{ "a" : 1.0 }', "null"]);
+  });
+
+  test("puts nothing if there is nothing", async () => {
+    const location = tempDirectory();
+    const { code, stdout } = await runCli(["put", location], { input: "\n \n" });
+    expect([code, stdout]).toEqual([0, `Put 0 jobs into queue "default" of ${location}\n`]);
+  });
+
+  test("can be repeated with --job-id-field", async () => {
+    const location = tempDirectory();
+    const lines = Array.from({ length: 5_000 }, (_, n) => JSON.stringify({ id: `${n}` }));
+    const put = (count: number): ReturnType<typeof runCli> =>
+      runCli(["put", location, "--job-id-field", "id", "--json"], { input: lines.slice(0, count).join("\n") });
+    expect((await put(3_000)).stdout).toBe('{"put":3000,"known":0,"firstId":1,"lastId":3000}\n');
+    expect(JSON.parse((await put(5_000)).stdout)).toMatchObject({ put: 2_000, known: 3_000 });
+    expect(payloads(location)).toEqual(lines);
+  });
+
+  test.each<[string, string | Uint8Array, string[], string]>([
+    ["not JSON", '1\n\n2\nsecret"\n3\n', [], "Line 4 is not valid JSON. 2 jobs had been put by then."],
+    ["not UTF-8", Buffer.from([0x31, 0x0a, 0x22, 0xff, 0x22, 0x0a]), [], "Line 2 is not valid UTF-8. 1 job had been"],
+    ["UTF-16", Buffer.from('\uFEFF"secret"\n', "utf16le"), [], "Line 1 is not valid UTF-8. 0 jobs had been put"],
+    ["a second byte order mark", '1\n\uFEFF"secret"\n', [], "Line 2 is not valid JSON. 1 job had been put by then."],
+    [
+      "without the id",
+      '{"id":"a"}\n{"secret":1}',
+      ["--job-id-field", "id"],
+      'Line 2 has no field "id" that is a text.',
+    ],
+    ["with a useless id", `{"id":"${"secret".repeat(100)}"}`, ["--job-id-field", "id"], "Line 1 has no usable id in"],
+  ])("ends at a line that is %s, and all before it is put", async (_, input, args, message) => {
+    const location = tempDirectory();
+    const { code, stdout, stderr } = await runCli(["put", location, ...args], { input });
+    expect([code, stdout]).toEqual([1, ""]);
+    expect(stderr).toContain(`localqueue: ${message}`);
+    expect(stderr).not.toContain("secret");
+    const count = Number(/(\d+) jobs? had been put/.exec(stderr)?.[1]);
+    expect(count === 0 ? [] : payloads(location)).toHaveLength(count);
+  });
+
+  test("ends at the first of many lines that is wrong, with a report for programs", async () => {
+    const location = tempDirectory();
+    const input = `${"[]\n".repeat(12_345)}oops\n${"[]\n".repeat(5_000)}`;
+    const { code, stdout, stderr } = await runCli(["put", location, "--json"], { input });
+    expect(code).toBe(1);
+    expect(stdout).toBe('{"put":12345,"known":0,"firstId":1,"lastId":12345}\n');
+    expect(stderr).toBe("localqueue: Line 12346 is not valid JSON. 12,345 jobs had been put by then.\n");
+    expect(payloads(location)).toHaveLength(12_345);
+  });
+
+  test("tells how far it came when the storage fails", async () => {
+    const directory = tempDirectory();
+    await openQueue({ directory, name: "other" }).put(1);
+    const database = openDatabase(directory);
+    database.exec(
+      `CREATE TRIGGER fault BEFORE INSERT ON messages WHEN new.payload = CAST('"bad"' AS BLOB)
+       BEGIN SELECT RAISE(ABORT, 'a fault of the test'); END`,
+    );
+    database.close();
+    const cli = new Cli(["put", directory]);
+    cli.child.stdin.write("1\n2\n");
+    await until(() => payloads(directory).length === 3);
+    cli.child.stdin.write('"bad"\n3\n');
+    cli.child.stdin.end(`${"4\n".repeat(100_000)}`);
+    const { code, stderr } = await cli.ended;
+    expect(code).toBe(1);
+    const [, count] = /^localqueue: IO: .+\. ([\d,]+) jobs had been put by then\.\n$/.exec(stderr) ?? [];
+    // The two, and perhaps the batch that was under way at the same time.
+    expect(Number(count?.replace(",", ""))).toBe(payloads(directory).length - 1);
+    expect(["2", "1,002"]).toContain(count);
+  });
+
+  test("puts what is there while its producer takes its time", async () => {
+    const directory = tempDirectory();
+    const cli = new Cli(["put", directory]);
+    const queue = openQueue<number>({ directory });
+    for (const n of [1, 2, 3]) {
+      cli.child.stdin.write(`${n}\n`);
+      await until(async () => (await queue.stats()).ready === n);
+    }
+    cli.child.stdin.end();
+    expect((await cli.ended).stdout).toContain("Put 3 jobs into");
+  });
+
+  test("refuses a line that would fill the memory", async () => {
+    const location = tempDirectory();
+    const cli = new Cli(["put", location]);
+    const megabyte = Buffer.alloc(1024 * 1024, "1");
+    Readable.from(
+      (function* () {
+        yield "1\n";
+        for (let n = 0; n < 1_000; n++) yield megabyte;
+      })(),
+    ).pipe(cli.child.stdin);
+    const { code, stderr } = await cli.ended;
+    expect(code).toBe(1);
+    expect(stderr).toBe("localqueue: Line 2 is longer than 128 MiB. 1 job had been put by then.\n");
+  });
+
+  test("has a line of many megabytes arrive whole, and others with it", async () => {
+    const location = tempDirectory();
+    const long = JSON.stringify("x".repeat(70 * 1024 * 1024));
+    const { code, stderr } = await runCli(["put", location], { input: `1\n${long}\n2\n${long}\n3\n` });
+    expect([code, stderr]).toEqual([0, ""]);
+    const lengths = select(location, "SELECT length(payload) AS length FROM messages ORDER BY id");
+    expect(lengths.map(({ length }) => length)).toEqual([1, long.length, 1, long.length, 1]);
+  }, 60_000);
+
+  test("takes half a million lines in little memory", async () => {
+    const location = tempDirectory();
+    const file = path.join(location, "lines.jsonl");
+    const lines = Array.from({ length: 10_000 }, (_, n) => JSON.stringify({ n, pad: "x".repeat(82) }));
+    const program = `for (let i = 0; i < 50; i++) process.stdout.write(fs.readFileSync(${JSON.stringify(file)}));`;
+    writeFileSync(file, `${lines.join("\n")}\n`);
+    // How large V8 lets its nursery become is its own affair, and differs between versions of Node.
+    const cli = new Cli(["put", location], { env: { NODE_OPTIONS: "--max-semi-space-size=4" } });
+    const source = spawn(process.execPath, ["--eval", program], { stdio: ["ignore", "pipe", "inherit"] });
+    source.stdout.pipe(cli.child.stdin);
+    let peak = 0;
+    await until(() => {
+      const status = cli.hasEnded ? "" : readFileSync(`/proc/${cli.child.pid}/status`, "utf8");
+      peak = Math.max(peak, Number(/VmHWM:\s+(\d+) kB/.exec(status)?.[1] ?? 0));
+      return cli.hasEnded;
+    }, 60_000);
+    expect(await cli.ended).toMatchObject({
+      code: 0,
+      stdout: `Put 500,000 jobs into queue "default" of ${location}\n`,
+    });
+    expect(peak).toBeGreaterThan(10_000);
+    expect(peak).toBeLessThan(200_000);
+  }, 90_000);
+
+  test.each(["SIGINT", "SIGTERM"] as const)(
+    "at %s puts what it has read, and says how much that is",
+    async (signal) => {
+      const directory = tempDirectory();
+      const cli = new Cli(["put", directory]);
+      cli.child.stdin.write("1\n2\n3");
+      const queue = openQueue<number>({ directory });
+      await until(async () => (await queue.stats()).ready === 2);
+      cli.kill(signal);
+      expect(await cli.ended).toEqual({
+        code: 1,
+        stdout: "",
+        stderr: "localqueue: Interrupted. 2 jobs had been put by then.\n",
+      });
+      expect(payloads(directory)).toEqual(["1", "2"]);
+    },
+  );
+});
+
+/** Runs a command at a terminal of its own; resolves to all that it shows. */
+async function atTerminal(line: string): Promise<string> {
+  const child = spawn("script", ["-qec", line, "/dev/null"], { stdio: ["ignore", "pipe", "inherit"] });
+  let shown = "";
+  child.stdout.setEncoding("utf8").on("data", (text: string) => {
+    shown += text;
+  });
+  await once(child, "close");
+  return shown;
+}
+
+describe("at a terminal", () => {
+  test("put without anything to put says what to type", async () => {
+    const shown = await atTerminal(`'${process.execPath}' '${CLI}' put ./data; echo "exit code $?"`);
+    expect(shown.replaceAll("\r", "")).toBe(
+      `localqueue: There is nothing to put. Type one of:
+  localqueue put ./data '{"hello":"world"}'
+  localqueue put ./data < jobs.jsonl
+exit code 2
+`,
+    );
+  });
+
+  test("put shows how far it is, and leaves only the report", async () => {
+    const location = tempDirectory();
+    const lines = `'${process.execPath}' -e 'for (let i = 0; i < 100000; i++) console.log(i)'`;
+    const shown = await atTerminal(`${lines} | '${process.execPath}' '${CLI}' put '${location}'`);
+    const [before, ...states] = shown.split("\r\x1b[K");
+    expect(before).toBe("");
+    expect(states.pop()).toBe(`Put 100,000 jobs into queue "default" of ${location}\r\n`);
+    expect(states.length).toBeGreaterThan(0);
+    for (const state of states) expect(state).toMatch(/^[\d,]+ jobs, [\d,]+\/s$/);
+  });
+});
