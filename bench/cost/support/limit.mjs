@@ -1,0 +1,117 @@
+import { randomUUID } from "node:crypto";
+import path from "node:path";
+import { performance } from "node:perf_hooks";
+import { loadDriver } from "../../../dist/storage/sqlite/driver.js";
+import { SQL } from "../../../dist/storage/sqlite/statements.js";
+import { withDirectory } from "./directory.mjs";
+import { withQueue } from "./queue.mjs";
+
+const QUEUE = "default";
+/** As many pages as the engine lets the WAL grow to. */
+const CHECKPOINT_PAGES = 4000;
+
+/**
+ * What a queue in SQLite could reach at best: a loop on one thread over a file that localqueue made, with its
+ * indexes, its statements and its counts, but no messages, no promises, no waiting callers, no checks of the file.
+ */
+export class Limit {
+  #db;
+  #statements;
+  #held = [];
+
+  constructor(directory, { fsync = false, checkpoints = true } = {}) {
+    this.#db = loadDriver().open(path.join(directory, "localqueue.db"));
+    this.#db.exec(`PRAGMA synchronous = ${fsync ? "FULL" : "NORMAL"}`);
+    this.#db.exec(`PRAGMA wal_autocheckpoint = ${checkpoints ? CHECKPOINT_PAGES : 0}`);
+    const prepare = (name) => this.#db.prepare(SQL[name]);
+    this.#statements = { put: prepare("put"), claim: prepare("claim"), ack: prepare("ack"), count: prepare("count") };
+  }
+
+  /** Puts so many jobs in one transaction. */
+  put(payload, jobs = 1) {
+    this.#begin();
+    const now = Date.now();
+    for (let i = 0; i < jobs; i++) this.#put(payload, now);
+    this.#count({ ready: jobs }, now);
+    this.#commit();
+  }
+
+  /** In one transaction: acknowledges what the turn before claimed, and claims so many jobs. */
+  turn(jobs, read) {
+    this.#begin();
+    const now = Date.now();
+    for (const lease of this.#held) this.#ack(lease, now);
+    const claimed = [];
+    for (let i = 0; i < jobs; i++) {
+      const { payload, ...lease } = this.#claim(now);
+      read(payload);
+      claimed.push(lease);
+    }
+    this.#count({ ready: -jobs, processing: jobs - this.#held.length, acked: this.#held.length }, now);
+    this.#commit();
+    this.#held = claimed;
+  }
+
+  /** Puts a job, claims one and acknowledges it; returns the milliseconds that the claim's statement took. */
+  timeOfClaim(payload) {
+    this.#begin();
+    const now = Date.now();
+    this.#put(payload, now);
+    const start = performance.now();
+    const lease = this.#claim(now);
+    const took = performance.now() - start;
+    this.#ack(lease, now);
+    this.#count({ acked: 1 }, now);
+    this.#commit();
+    return took;
+  }
+
+  /** Moves the WAL into the database; for a limit that was told not to do so by itself. */
+  checkpoint() {
+    this.#db.prepare("PRAGMA wal_checkpoint(PASSIVE)").all();
+  }
+
+  close() {
+    this.#db.close();
+  }
+
+  #begin() {
+    this.#db.exec("BEGIN IMMEDIATE");
+  }
+
+  #commit() {
+    this.#db.exec("COMMIT");
+  }
+
+  #put(payload, now) {
+    this.#statements.put.run({ queue: QUEUE, payload, maxAttempts: 4, delayMs: 0, jobId: null, now });
+  }
+
+  #claim(now) {
+    const receipt = randomUUID();
+    const [row] = this.#statements.claim.all({ queue: QUEUE, leaseMs: 60_000, budget: null, now, receipt });
+    return { id: row.id, receipt, payload: row.payload };
+  }
+
+  #ack({ id, receipt }, now) {
+    const { changes } = this.#statements.ack.run({ id, queue: QUEUE, receipt, now });
+    if (changes !== 1) throw new Error(`The limit could not acknowledge job ${id}.`);
+  }
+
+  #count(moves, now) {
+    this.#statements.count.run({ queue: QUEUE, ready: 0, processing: 0, acked: 0, failed: 0, ...moves, now });
+  }
+}
+
+/** Lends a limit on a new file to `work`. */
+export function withLimit(options, work) {
+  return withDirectory(async (directory) => {
+    await withQueue(directory, {}, (queue) => queue.stats());
+    const limit = new Limit(directory, options);
+    try {
+      return await work(limit);
+    } finally {
+      limit.close();
+    }
+  });
+}
