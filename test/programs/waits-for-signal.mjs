@@ -1,6 +1,7 @@
 // Runs a handler that holds nothing which keeps a process alive: it waits for its signal alone.
 import { SimpleQueue, Worker } from "localqueue";
 import { input, say } from "./lines.mjs";
+
 const queue = new SimpleQueue(input.location, { leaseMs: 500 });
 await queue.put("job");
 const worker = new Worker(
