@@ -34,6 +34,19 @@ export class AbortError extends Error {
   readonly code = "ABORT_ERR";
 }
 
+/** A class, since an object with a getter of its own would get a hidden class of its own, which is collected late. */
+class Context implements HandlerContext {
+  readonly #signal: () => AbortSignal;
+
+  constructor(signal: () => AbortSignal) {
+    this.#signal = signal;
+  }
+
+  get signal(): AbortSignal {
+    return this.#signal();
+  }
+}
+
 /**
  * One run of a handler. What happens around it overrules what it returns or throws: lease lost > timed out >
  * interrupted > the handler's own result.
@@ -54,12 +67,7 @@ export class HandlerRun {
 
   /** Never rejects. Resolves before the handler ends if the run is overdue or abandoned. */
   start(handler: (context: HandlerContext) => unknown): Promise<Result> {
-    const controller = (): AbortController => this.#abortable();
-    const context: HandlerContext = {
-      get signal() {
-        return controller().signal;
-      },
-    };
+    const context = new Context(() => this.#abortable().signal);
     this.#startedAt = monotonicNow();
     return new Promise((resolve) => {
       this.#settle = resolve;
