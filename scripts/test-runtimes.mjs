@@ -2,7 +2,7 @@
 // Their binaries come from the npm registry, in pinned versions, and stay in .runtimes/.
 import { execFileSync, spawn } from "node:child_process";
 import { once } from "node:events";
-import { existsSync, mkdirSync, readFileSync, rmSync } from "node:fs";
+import { existsSync, mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import path from "node:path";
 import { fileURLToPath } from "node:url";
 import { fetchRuntime } from "./runtimes/fetch.mjs";
@@ -83,7 +83,10 @@ function report(results) {
   }
   const sum = (what) => results.reduce((total, row) => total + row[what], 0);
   process.exitCode = sum("failed") === 0 ? 0 : 1;
-  print(`${sum("passed")} passed, ${sum("failed")} failed`);
+  const line = `${sum("passed")} passed, ${sum("failed")} failed`;
+  print(line);
+  const file = process.env.CLOSING_LINE_FILE;
+  if (file) writeFileSync(file, `${line}\n`);
 }
 
 function print(text) {
