@@ -1,5 +1,5 @@
 import type { StorageError } from "../../errors.ts";
-import { BATCH_BYTES, type ClaimContext, ClaimStep, QueueClaims, shareOf } from "./claims.ts";
+import { type ClaimContext, ClaimStep, QueueClaims, shareOf } from "./claims.ts";
 import { ClockWatch } from "./clock-watch.ts";
 import { BUSY_SLICE_MS, type Connection } from "./connection.ts";
 import { isConnectionFailure, toStorageError } from "./driver.ts";
@@ -7,6 +7,7 @@ import { GroupCommit, type Step } from "./group-commit.ts";
 import { type EngineConsumer, Leases } from "./leases.ts";
 import { Neighbours, POLL_MS } from "./neighbours.ts";
 import { Outbox } from "./outbox.ts";
+import { type Pending, PendingCommands } from "./pending.ts";
 import {
   type ClaimCommand,
   type Command,
@@ -49,12 +50,6 @@ export interface EngineOptions {
   readonly monotonic: () => number;
 }
 
-/** A command that waits for its transaction. */
-interface Pending {
-  readonly step: CommandStep;
-  readonly batch: { open: number };
-}
-
 /**
  * The one writer of a client's database: gathers what its callers ask for, runs it in as few transactions as
  * possible, answers after COMMIT, hands out work as it appears and keeps the leases alive. It never sleeps: `step` does
@@ -73,7 +68,7 @@ export class Engine {
   readonly #monotonic: () => number;
   readonly #consumers = new Map<number, EngineConsumer>();
   readonly #claims = new Map<string, QueueClaims>();
-  #pending: Pending[] = [];
+  readonly #pending: PendingCommands;
   #stats: { readonly command: StatsCommand; lockEndsAt: number }[] = [];
   /** Work of our own that is done once: it is kept while the database is locked. */
   #own: Step[] = [];
@@ -90,6 +85,7 @@ export class Engine {
     this.#transitions = new Transitions(connection, clock);
     this.#groupCommit = new GroupCommit(connection, this.#transitions);
     this.#outbox = new Outbox(post);
+    this.#pending = new PendingCommands(() => this.#outbox.batchDone());
     this.#leases = new Leases(monotonic, (news) => this.#outbox.tell(news));
     this.#clockWatch = new ClockWatch(connection, clock);
     this.#neighbours = new Neighbours(signals, () => this.#outbox.askForWatch());
@@ -123,18 +119,13 @@ export class Engine {
 
   #accept(commands: readonly Command[]): void {
     const now = this.#monotonic();
-    const batch = { open: 0 };
+    const steps: CommandStep[] = [];
     for (const command of commands) {
       if (command.op === "stats") this.#stats.push({ command, lockEndsAt: now + command.lockMs });
       else if (command.op === "claim") this.#await(command, now);
-      else {
-        batch.open++;
-        const step = this.#stepOf(command);
-        step.lockEndsAt = now + command.lockMs;
-        this.#pending.push({ step, batch });
-      }
+      else steps.push(this.#stepOf(command, now));
     }
-    if (batch.open === 0) this.#outbox.batchDone();
+    this.#pending.addBatch(steps);
   }
 
   #await(command: ClaimCommand, now: number): void {
@@ -148,25 +139,16 @@ export class Engine {
     claims.check = true;
   }
 
-  #leave({ batch }: Pending): void {
-    batch.open--;
-    if (batch.open === 0) this.#outbox.batchDone();
-  }
-
   /** Withdraws what has not been done yet; what is under way is answered as usual. */
   #abort(id: number): void {
-    const pending = this.#pending.find(({ step }) => step.command.id === id);
-    if (pending !== undefined) {
-      this.#pending.splice(this.#pending.indexOf(pending), 1);
-      this.#leave(pending);
-      this.#outbox.answer({ id, refused: "aborted" });
-    }
+    if (this.#pending.withdraw(id)) this.#outbox.answer({ id, refused: "aborted" });
     this.#withdraw((command) => command.id === id, "aborted");
   }
 
   #closeSession(session: number): void {
     const latest = this.#monotonic() + CLOSING_MS;
-    for (const asked of [...this.#pending.map(({ step }) => step), ...this.#stats]) {
+    this.#pending.hurry(session, latest);
+    for (const asked of this.#stats) {
       if (asked.command.session === session) asked.lockEndsAt = Math.min(asked.lockEndsAt, latest);
     }
     this.#withdraw((command) => command.session === session, "closed");
@@ -232,7 +214,7 @@ export class Engine {
     if (stalled) this.#own.push(...this.#leases.takeUnstarted().map((lease) => new TakeBackStep(lease)));
     const renewal = this.#leases.renewalStep(now, silentMs);
     const own = this.#own.splice(0);
-    const taken = this.#take();
+    const taken = this.#pending.take(this.#connection.commitMs);
     const steps: Step[] = [...(renewal === undefined ? [] : [renewal]), ...own, ...taken.map(({ step }) => step)];
     if (!stalled) steps.push(...this.#claimSteps(taken, steps.length > 0));
     if (repair !== undefined) {
@@ -245,7 +227,7 @@ export class Engine {
     const locked = this.#groupCommit.run(steps, slice);
     const tookMs = performance.now() - startedAt;
     if (this.#connection.takeForeignCommit()) this.#noticeForeignCommit();
-    if (locked.length === 0) for (const pending of taken) this.#leave(pending);
+    if (locked.length === 0) for (const pending of taken) this.#pending.done(pending);
     else this.#keepLocked(own, taken, new Set(locked), now);
     if (locked.length > 0) {
       if (tookMs < slice / 2) this.#pauseUntil = this.#monotonic() + LOCK_RETRY_MS;
@@ -254,29 +236,17 @@ export class Engine {
     }
   }
 
-  /** The callers for one batch, in the order in which they came; a large one goes alone. */
-  #take(): Pending[] {
-    const most = shareOf(this.#pending.length, this.#connection.commitMs);
-    let bytes = 0;
-    let count = 0;
-    for (; count < Math.min(most, this.#pending.length); count++) {
-      const { command } = (this.#pending[count] as Pending).step;
-      bytes += command.op === "put" ? command.bytes : 0;
-      if (bytes > BATCH_BYTES && count > 0) break;
-    }
-    return this.#pending.splice(0, count);
-  }
-
-  #stepOf(command: Exclude<Command, ClaimCommand | StatsCommand>): CommandStep {
+  #stepOf(command: Exclude<Command, ClaimCommand | StatsCommand>, now: number): CommandStep {
+    const lockEndsAt = now + command.lockMs;
     switch (command.op) {
       case "put":
-        return new PutStep(command, this.#outbox);
+        return new PutStep(command, lockEndsAt, this.#outbox);
       case "settle":
-        return new SettleStep(command, this.#outbox, (receipt) => this.#leases.delete(receipt));
+        return new SettleStep(command, lockEndsAt, this.#outbox, (receipt) => this.#leases.delete(receipt));
       case "extend":
-        return new ExtendStep(command, this.#outbox, (receipt, ms) => this.#leases.extended(receipt, ms));
+        return new ExtendStep(command, lockEndsAt, this.#outbox, (receipt, ms) => this.#leases.extended(receipt, ms));
       case "reclaim":
-        return new ReclaimStep(command, this.#outbox);
+        return new ReclaimStep(command, lockEndsAt, this.#outbox);
     }
   }
 
@@ -342,11 +312,11 @@ export class Engine {
       if (locked.has(step) && step.lockEndsAt > now) kept.push(pending);
       else {
         if (locked.has(step)) step.fail(lockedOut(this.#connection.file));
-        this.#leave(pending);
+        this.#pending.done(pending);
       }
     }
     this.#own.unshift(...own.filter((step) => locked.has(step)));
-    this.#pending.unshift(...kept);
+    this.#pending.giveBack(kept);
     for (const step of locked) if (step instanceof ClaimStep) step.markLocked(since);
   }
 
@@ -379,10 +349,7 @@ export class Engine {
   }
 
   #failEverything(error: StorageError): void {
-    for (const pending of this.#pending.splice(0)) {
-      pending.step.fail(error);
-      this.#leave(pending);
-    }
+    this.#pending.failAll(error);
     for (const { waiters } of this.#claims.values()) {
       for (const { command } of waiters.splice(0)) this.#outbox.fail(command.id, error);
     }
@@ -397,7 +364,7 @@ export class Engine {
   #nextWait(now: number, stalled: boolean): number {
     const wall = this.#clock();
     let ms = Number.POSITIVE_INFINITY;
-    let toDo = this.#pending.length + this.#own.length + this.#stats.length > 0 || this.#clockWatch.busy;
+    let toDo = this.#pending.size + this.#own.length + this.#stats.length > 0 || this.#clockWatch.busy;
     for (const claims of this.#claims.values()) {
       if (claims.waiters.length === 0) continue;
       const workThere = (claims.check || claims.nextAt <= wall) && !stalled;

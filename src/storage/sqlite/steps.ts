@@ -15,11 +15,12 @@ export abstract class CommandStep<C extends Command = Command> implements Step {
   readonly command: C;
   readonly compound: boolean;
   /** When to give up waiting for the lock; but one attempt is made in any case. */
-  lockEndsAt: number = Number.POSITIVE_INFINITY;
+  lockEndsAt: number;
   protected readonly outbox: Outbox;
 
-  constructor(command: C, outbox: Outbox, compound: boolean) {
+  constructor(command: C, lockEndsAt: number, outbox: Outbox, compound: boolean) {
     this.command = command;
+    this.lockEndsAt = lockEndsAt;
     this.compound = compound;
     this.outbox = outbox;
   }
@@ -41,8 +42,8 @@ export class PutStep extends CommandStep<PutCommand> {
   #enqueued: Enqueued[] = [];
   #now = 0;
 
-  constructor(command: PutCommand, outbox: Outbox) {
-    super(command, outbox, command.entries.length > 1);
+  constructor(command: PutCommand, lockEndsAt: number, outbox: Outbox) {
+    super(command, lockEndsAt, outbox, command.entries.length > 1);
   }
 
   override execute(transitions: Transitions): void {
@@ -70,8 +71,8 @@ export class SettleStep extends CommandStep<SettleCommand> {
   #now = 0;
 
   /** `ended` is told that a delivery is over, or was over already. */
-  constructor(command: SettleCommand, outbox: Outbox, ended: (receipt: string) => void) {
-    super(command, outbox, false);
+  constructor(command: SettleCommand, lockEndsAt: number, outbox: Outbox, ended: (receipt: string) => void) {
+    super(command, lockEndsAt, outbox, false);
     this.#ended = ended;
   }
 
@@ -98,8 +99,13 @@ export class ExtendStep extends CommandStep<ExtendCommand> {
   readonly #extended: (receipt: string, ms: number) => void;
   #until: number | undefined;
 
-  constructor(command: ExtendCommand, outbox: Outbox, extended: (receipt: string, ms: number) => void) {
-    super(command, outbox, false);
+  constructor(
+    command: ExtendCommand,
+    lockEndsAt: number,
+    outbox: Outbox,
+    extended: (receipt: string, ms: number) => void,
+  ) {
+    super(command, lockEndsAt, outbox, false);
     this.#extended = extended;
   }
 
@@ -125,8 +131,8 @@ export class ExtendStep extends CommandStep<ExtendCommand> {
 export class ReclaimStep extends CommandStep<ReclaimCommand> {
   #reclaimed = 0;
 
-  constructor(command: ReclaimCommand, outbox: Outbox) {
-    super(command, outbox, true);
+  constructor(command: ReclaimCommand, lockEndsAt: number, outbox: Outbox) {
+    super(command, lockEndsAt, outbox, true);
   }
 
   override execute(transitions: Transitions): void {
