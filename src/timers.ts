@@ -8,19 +8,12 @@ export const clearTimeout: typeof timers.clearTimeout = timers.clearTimeout;
 export const setImmediate: typeof timers.setImmediate = timers.setImmediate;
 export const queueMicrotask: typeof globalThis.queueMicrotask = globalThis.queueMicrotask;
 
-const ORIGIN_MS = performance.timeOrigin;
-
 /** Milliseconds that never jump. Only differences mean anything. */
 export const monotonicNow: () => number = performance.now.bind(performance);
 
-/** A clock that all threads of the process share. Bun and Deno start theirs anew in each thread, but tell when that was. */
-export const hrtime: () => [seconds: number, nanoseconds: number] =
-  "bun" in process.versions || "deno" in process.versions ? sinceTheEpoch : process.hrtime;
-
-function sinceTheEpoch(): [seconds: number, nanoseconds: number] {
-  const ms = ORIGIN_MS + monotonicNow();
-  const seconds = Math.floor(ms / 1000);
-  return [seconds, (ms - seconds * 1000) * 1e6];
+/** When this thread's `monotonicNow` was 0, in milliseconds since the epoch. */
+export function timeOrigin(): number {
+  return performance.timeOrigin;
 }
 
 /** Resolves after `ms`, or as soon as `signal` aborts; never rejects. */

@@ -1,6 +1,6 @@
-import { spawn } from "node:child_process";
+import { spawn, spawnSync } from "node:child_process";
 import { once } from "node:events";
-import { readFileSync, writeFileSync } from "node:fs";
+import { existsSync, readFileSync } from "node:fs";
 import path from "node:path";
 import { Readable } from "node:stream";
 import { describe, expect, test } from "vitest";
@@ -10,6 +10,13 @@ import { select } from "./support/inspect.ts";
 import { openQueue } from "./support/queue.ts";
 import { tempDirectory } from "./support/temp.ts";
 import { until } from "./support/until.ts";
+
+/**
+ * Up to Node 22, it is 170 MB for one million lines as for four. From Node 24 on, V8 lets its space for new objects grow
+ * to 128 MB in each of the two threads, however few of them live: 200 MB after one million lines, 300 MB after three,
+ * and no more after that. A few hundred bytes kept of each line would be beyond either limit.
+ */
+const PEAK_KB = Number.parseInt(process.versions.node, 10) < 24 ? 200_000 : 360_000;
 
 function payloads(directory: string): unknown[] {
   return select(directory, "SELECT CAST(payload AS TEXT) AS payload FROM messages ORDER BY id").map(
@@ -32,6 +39,14 @@ describe("put with lines on standard input", () => {
     expect([code, stdout]).toEqual([0, `Put 0 jobs into queue "default" of ${location}\n`]);
   });
 
+  test("refuses a directory, which Node would take for an empty input", async () => {
+    const location = path.join(tempDirectory(), "data");
+    const line = `exec '${process.execPath}' '${CLI}' put '${location}' < /`;
+    const { status, stderr } = spawnSync("sh", ["-c", line], { encoding: "utf8" });
+    expect([status, stderr]).toEqual([1, "localqueue: Standard input is a directory: there are no lines to read.\n"]);
+    expect(existsSync(location)).toBe(false);
+  });
+
   test("can be repeated with --job-id-field", async () => {
     const location = tempDirectory();
     const lines = Array.from({ length: 5_000 }, (_, n) => JSON.stringify({ id: `${n}` }));
@@ -45,6 +60,12 @@ describe("put with lines on standard input", () => {
   test.each<[string, string | Uint8Array, string[], string]>([
     ["not JSON", '1\n\n2\nsecret"\n3\n', [], "Line 4 is not valid JSON. 2 jobs had been put by then."],
     ["not UTF-8", Buffer.from([0x31, 0x0a, 0x22, 0xff, 0x22, 0x0a]), [], "Line 2 is not valid UTF-8. 1 job had been"],
+    [
+      "not UTF-8 after many that are",
+      Buffer.concat([Buffer.from('\n"ü"\n'.repeat(20_000)), Buffer.from([0x31, 0x0a, 0xff])]),
+      [],
+      "Line 40002 is not valid UTF-8. 20,001 jobs had been put by then.",
+    ],
     ["UTF-16", Buffer.from('\uFEFF"secret"\n', "utf16le"), [], "Line 1 is not valid UTF-8. 0 jobs had been put"],
     ["a second byte order mark", '1\n\uFEFF"secret"\n', [], "Line 2 is not valid JSON. 1 job had been put by then."],
     [
@@ -60,7 +81,7 @@ describe("put with lines on standard input", () => {
     expect([code, stdout]).toEqual([1, ""]);
     expect(stderr).toContain(`localqueue: ${message}`);
     expect(stderr).not.toContain("secret");
-    const count = Number(/(\d+) jobs? had been put/.exec(stderr)?.[1]);
+    const count = Number(/([\d,]+) jobs? had been put/.exec(stderr)?.[1]?.replace(",", ""));
     expect(count === 0 ? [] : payloads(location)).toHaveLength(count);
   });
 
@@ -90,10 +111,10 @@ describe("put with lines on standard input", () => {
     cli.child.stdin.end(`${"4\n".repeat(100_000)}`);
     const { code, stderr } = await cli.ended;
     expect(code).toBe(1);
-    const [, count] = /^localqueue: IO: .+\. ([\d,]+) jobs had been put by then\.\n$/.exec(stderr) ?? [];
+    const [, count] = /^localqueue: IO: .+\. (\d+) jobs had been put by then\.\n$/.exec(stderr) ?? [];
     // The two, and perhaps the batch that was under way at the same time.
-    expect(Number(count?.replace(",", ""))).toBe(payloads(directory).length - 1);
-    expect(["2", "1,002"]).toContain(count);
+    expect(["2", "502"]).toContain(count);
+    expect(payloads(directory)).toHaveLength(Number(count) + 1);
   });
 
   test("puts what is there while its producer takes its time", async () => {
@@ -132,29 +153,25 @@ describe("put with lines on standard input", () => {
     expect(lengths.map(({ length }) => length)).toEqual([1, long.length, 1, long.length, 1]);
   }, 60_000);
 
-  test("takes half a million lines in little memory", async () => {
+  test("takes a million lines in bounded memory", async () => {
     const location = tempDirectory();
-    const file = path.join(location, "lines.jsonl");
     const lines = Array.from({ length: 10_000 }, (_, n) => JSON.stringify({ n, pad: "x".repeat(82) }));
-    const program = `for (let i = 0; i < 50; i++) process.stdout.write(fs.readFileSync(${JSON.stringify(file)}));`;
-    writeFileSync(file, `${lines.join("\n")}\n`);
-    // How large V8 lets its nursery become is its own affair, and differs between versions of Node.
-    const cli = new Cli(["put", location], { env: { NODE_OPTIONS: "--max-semi-space-size=4" } });
-    const source = spawn(process.execPath, ["--eval", program], { stdio: ["ignore", "pipe", "inherit"] });
-    source.stdout.pipe(cli.child.stdin);
+    const piece = Buffer.from(`${lines.join("\n")}\n`);
+    const cli = new Cli(["put", location]);
+    Readable.from(Array.from({ length: 100 }, () => piece)).pipe(cli.child.stdin);
     let peak = 0;
     await until(() => {
-      const status = cli.hasEnded ? "" : readFileSync(`/proc/${cli.child.pid}/status`, "utf8");
+      const status = cli.child.exitCode !== null ? "" : readFileSync(`/proc/${cli.child.pid}/status`, "utf8");
       peak = Math.max(peak, Number(/VmHWM:\s+(\d+) kB/.exec(status)?.[1] ?? 0));
       return cli.hasEnded;
-    }, 60_000);
+    }, 120_000);
     expect(await cli.ended).toMatchObject({
       code: 0,
-      stdout: `Put 500,000 jobs into queue "default" of ${location}\n`,
+      stdout: `Put 1,000,000 jobs into queue "default" of ${location}\n`,
     });
     expect(peak).toBeGreaterThan(10_000);
-    expect(peak).toBeLessThan(200_000);
-  }, 90_000);
+    expect(peak).toBeLessThan(PEAK_KB);
+  }, 150_000);
 
   test.each(["SIGINT", "SIGTERM"] as const)(
     "at %s puts what it has read, and says how much that is",

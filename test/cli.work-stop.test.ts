@@ -1,5 +1,5 @@
 import { once } from "node:events";
-import { existsSync, readFileSync, writeFileSync } from "node:fs";
+import { existsSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import path from "node:path";
 import { describe, expect, onTestFinished, test } from "vitest";
 import { isAlive } from "./support/alive.ts";
@@ -9,7 +9,11 @@ import { openQueue } from "./support/queue.ts";
 import { tempDirectory } from "./support/temp.ts";
 import { until } from "./support/until.ts";
 
-/** A worker at work: its command writes its process id and goes on with `script`, which can wait for `file("go")`. */
+/**
+ * A worker at work: its command writes its process id and goes on with `script`, which can wait for `file("go")`. What
+ * would run for ever must end when there is no file "running" any more: nobody else ends the command of a worker that
+ * was killed, as each is that is left at the end of a test.
+ */
 async function startWork(
   script: string,
   options: readonly string[] = [],
@@ -19,17 +23,21 @@ async function startWork(
   const queue = openQueue<number>({ directory });
   await queue.putMany([1, 2]);
   const program = `cd ${directory}; echo $$ >> pids; ${script}`;
-  const cli = new Cli(["work", directory, ...options, "--", "sh", "-c", program], { detached: true });
   const pids = (): number[] =>
     existsSync(file("pids")) ? readFileSync(file("pids"), "utf8").trim().split("\n").map(Number) : [];
-  onTestFinished(() => {
+  writeFileSync(file("running"), "");
+  // Before the worker is started, so that it happens after the worker was killed: it would begin the next job.
+  onTestFinished(async () => {
+    rmSync(file("running"));
     for (const pid of pids().filter(isAlive)) process.kill(pid, "SIGKILL");
+    await until(() => !pids().some(isAlive));
   });
+  const cli = new Cli(["work", directory, ...options, "--", "sh", "-c", program], { detached: true });
   return { cli, directory, pids, file };
 }
 
-const WAIT = "until [ -e go ]; do sleep 0.02; done";
-const DEAF = "trap '' TERM; echo >> deaf; while :; do sleep 0.05; done";
+const WAIT = "while [ -e running ] && ! [ -e go ]; do sleep 0.02; done";
+const DEAF = "trap '' TERM; echo >> deaf; while [ -e running ]; do sleep 0.05; done";
 
 describe.each(["SIGINT", "SIGTERM", "SIGHUP"] as const)("at %s", (signal) => {
   test("what runs may finish, and nothing more is begun, even if the whole process group gets it", async () => {
@@ -71,7 +79,7 @@ describe("at the end of the grace", () => {
     ["exit 75", { status: 0, attempts: 1, last_error: "exit code 75" }],
     ["exit 143", { status: 0, attempts: 0, releases: 1 }],
   ])("one that ends with %s is taken at its word", async (end, row) => {
-    const script = `trap '${end}' TERM; echo > ready; while :; do sleep 0.02; done`;
+    const script = `trap '${end}' TERM; echo > ready; while [ -e running ]; do sleep 0.02; done`;
     const { cli, directory, file } = await startWork(script, ["--grace-ms", "100"]);
     await until(() => existsSync(file("ready")));
     cli.kill("SIGTERM");
@@ -131,7 +139,7 @@ describe("a command that runs for too long", () => {
 
 test("a command whose lease was lost is terminated, and what it ends with does not count", async () => {
   const { cli, directory, pids, file } = await startWork(
-    "trap 'exit 65' TERM; echo > ready; while :; do sleep 0.02; done",
+    "trap 'exit 65' TERM; echo > ready; while [ -e running ]; do sleep 0.02; done",
     ["--lease-ms", "300"],
   );
   await until(() => existsSync(file("ready")));

@@ -220,6 +220,15 @@ describe("a file that is not for us is refused and stays as it is:", () => {
     await expectRefused(directory, "NOT_A_DATABASE");
   });
 
+  test("its texts are kept in UTF-16, in which payloads would be stored, too", async () => {
+    const directory = tempDirectory();
+    const database = openBare(directory);
+    database.exec("PRAGMA encoding = 'UTF-16le'");
+    database.exec("CREATE TABLE another (x)");
+    database.close();
+    await expectRefused(directory, "BAD_LOCATION");
+  });
+
   test.each([
     ["random bytes", crypto.randomBytes(10_000)],
     ["a text", Buffer.from("Dear diary,\n".repeat(20))],

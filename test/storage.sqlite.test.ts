@@ -24,6 +24,20 @@ describe("a claim that is aborted after the engine committed it", () => {
     expect(await storage.stats()).toMatchObject({ ready: 1, processing: 0 });
     expect(await takeOne(storage)).toMatchObject({ id, attempt: 1 });
   });
+
+  test("is given back before the storage is closed", async () => {
+    const bench = await openBench(sqliteBackend);
+    const storage = bench.storage();
+    await put(storage);
+    const controller = new AbortController();
+    const claiming = storage.claim({ limit: 1, leaseMs: LEASE_MS, signal: controller.signal });
+    claiming.catch(() => {}); // awaited below
+    while ((await onlyJob(bench)).state !== "processing");
+    controller.abort("enough");
+    await storage.close();
+    expect(await onlyJob(bench)).toMatchObject({ state: "ready", attempts: 0, receipt: null });
+    await expect(claiming).rejects.toBe("enough");
+  });
 });
 
 /** The verbs on a connection of their own, at a time of the test's choosing, each in a transaction. */

@@ -1,7 +1,6 @@
-import type { Arguments } from "./arguments.ts";
-import type { CommandOption, Syntax } from "./syntax.ts";
+import type { Arguments, CommandOption, Syntax } from "./arguments.ts";
 
-/** All that there is to know about a command: adding one is adding a file, and an entry in `commands.ts`. */
+/** All that there is to know about a command: adding one is adding a file, and an entry in `main.ts`. */
 export interface Command extends Syntax {
   /** One line, for the list of commands. */
   readonly summary: string;

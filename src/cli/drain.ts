@@ -1,5 +1,4 @@
-import type { Worker } from "../index.ts";
-import type { RawQueue } from "./queue-access.ts";
+import type { SimpleQueue, Worker } from "../index.ts";
 
 const LOOK_EVERY_MS = 500;
 
@@ -8,7 +7,7 @@ const LOOK_EVERY_MS = 500;
  * because other workers settle, too. The function that is returned ends the watch.
  */
 export function watchForEnd(
-  queue: RawQueue,
+  queue: SimpleQueue<Uint8Array>,
   worker: Worker<Uint8Array>,
   { isIdle, drained }: { readonly isIdle: () => boolean; readonly drained: () => void },
 ): () => void {

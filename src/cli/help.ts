@@ -1,5 +1,5 @@
+import { type CommandOption, usage } from "./arguments.ts";
 import type { Command } from "./command.ts";
-import { type CommandOption, usage } from "./syntax.ts";
 
 const HELP: CommandOption = { help: "Print this text." };
 

@@ -1,3 +1,5 @@
+import { accessSync, constants, statSync } from "node:fs";
+import path from "node:path";
 import { type Handler, type Job, Reject } from "../index.ts";
 import type { ChildEnd, Children } from "./children.ts";
 
@@ -53,4 +55,20 @@ function environment(queue: string, { id, attempt, jobId }: Job<unknown>): NodeJ
     // The command may have been started by a job itself: its variable is not to be inherited.
     LOCALQUEUE_JOB_ID: jobId,
   };
+}
+
+/** Whether a program of this name, or path, could be started: found before any job is claimed for it. */
+export function canBeStarted(program: string): boolean {
+  if (program.includes("/")) return isExecutable(program);
+  const directories = (process.env["PATH"] ?? "/usr/bin:/bin").split(path.delimiter);
+  return directories.some((directory) => isExecutable(path.join(directory, program)));
+}
+
+function isExecutable(file: string): boolean {
+  try {
+    accessSync(file, constants.X_OK);
+    return statSync(file).isFile();
+  } catch {
+    return false;
+  }
 }

@@ -1,14 +1,17 @@
-import type { EnqueueItem } from "../index.ts";
-import type { RawQueue } from "./queue-access.ts";
+import type { Enqueued, EnqueueItem, SimpleQueue } from "../index.ts";
 
-const BATCH_JOBS = 1_000;
-const BATCH_BYTES = 1024 * 1024;
+/** Larger batches are hardly faster, and what lives for longer has V8 enlarge its heap. */
+const BATCH_JOBS = 500;
+const BATCH_CHARACTERS = 1024 * 1024;
 const BATCHES_UNDER_WAY = 2;
 /** A job beyond this goes alone. */
-const BYTES_UNDER_WAY = 64 * 1024 * 1024;
+const CHARACTERS_UNDER_WAY = 64 * 1024 * 1024;
+
+/** A payload as `putMany` takes it; without options of its own, the text alone. */
+export type Item = string | EnqueueItem<string>;
 
 /** Checks the payload; throws a `Failure` that says what is wrong: "is not valid JSON". */
-export type ItemMaker = (payload: Uint8Array) => EnqueueItem<Uint8Array>;
+export type ItemMaker = (payload: string) => Item;
 
 /** What became of the jobs that were put so far. */
 export interface PutReport {
@@ -27,27 +30,27 @@ export interface PutReport {
  */
 export class PutBatches {
   report: PutReport = { put: 0, known: 0, firstId: null, lastId: null };
-  readonly #queue: RawQueue;
+  readonly #queue: SimpleQueue<string>;
   readonly #onProgress: () => void;
   readonly #underWay = new Set<Promise<void>>();
-  #bytesUnderWay = 0;
-  #gathered: EnqueueItem<Uint8Array>[] = [];
-  #bytes = 0;
+  #charactersUnderWay = 0;
+  #gathered: Item[] = [];
+  #characters = 0;
   #fault: { readonly error: unknown } | undefined;
 
-  constructor(queue: RawQueue, onProgress: () => void) {
+  constructor(queue: SimpleQueue<string>, onProgress: () => void) {
     this.#queue = queue;
     this.#onProgress = onProgress;
   }
 
   /** Whether `flush` is due before more is added. */
   get isFull(): boolean {
-    return this.#gathered.length >= BATCH_JOBS || this.#bytes >= BATCH_BYTES;
+    return this.#gathered.length >= BATCH_JOBS || this.#characters >= BATCH_CHARACTERS;
   }
 
-  add(item: EnqueueItem<Uint8Array>): void {
+  add(item: Item): void {
     this.#gathered.push(item);
-    this.#bytes += item.data.length;
+    this.#characters += (typeof item === "string" ? item : item.data).length;
   }
 
   /** Resolves when what was gathered is under way. Throws why an earlier batch could not be put. */
@@ -60,12 +63,12 @@ export class PutBatches {
   /** Sends what was gathered, if there is room for it. */
   send(): void {
     if (this.#gathered.length === 0 || !this.#hasRoom || this.#fault !== undefined) return;
-    const [items, bytes] = [this.#gathered, this.#bytes];
-    [this.#gathered, this.#bytes] = [[], 0];
-    this.#bytesUnderWay += bytes;
+    const [items, characters] = [this.#gathered, this.#characters];
+    [this.#gathered, this.#characters] = [[], 0];
+    this.#charactersUnderWay += characters;
     const batch = this.#put(items).finally(() => {
       this.#underWay.delete(batch);
-      this.#bytesUnderWay -= bytes;
+      this.#charactersUnderWay -= characters;
       this.send(); // the input may be waiting, too
     });
     this.#underWay.add(batch);
@@ -80,23 +83,30 @@ export class PutBatches {
 
   get #hasRoom(): boolean {
     if (this.#underWay.size === 0) return true;
-    return this.#underWay.size < BATCHES_UNDER_WAY && this.#bytesUnderWay + this.#bytes <= BYTES_UNDER_WAY;
+    return (
+      this.#underWay.size < BATCHES_UNDER_WAY && this.#charactersUnderWay + this.#characters <= CHARACTERS_UNDER_WAY
+    );
   }
 
-  async #put(items: readonly EnqueueItem<Uint8Array>[]): Promise<void> {
+  async #put(items: readonly Item[]): Promise<void> {
     try {
-      const results = await this.#queue.putMany(items);
-      const added = results.filter(({ inserted }) => inserted).map(({ id }) => id);
-      const { put, known, firstId, lastId } = this.report;
-      this.report = {
-        put: put + added.length,
-        known: known + items.length - added.length,
-        firstId: firstId ?? added[0] ?? null,
-        lastId: added.at(-1) ?? lastId,
-      };
+      this.#count(await this.#queue.putMany(items));
       this.#onProgress();
     } catch (error) {
       this.#fault ??= { error };
     }
+  }
+
+  #count(results: readonly Enqueued[]): void {
+    let { put, known, firstId, lastId } = this.report;
+    for (const { id, inserted } of results) {
+      if (!inserted) known++;
+      else {
+        put++;
+        firstId ??= id;
+        lastId = id;
+      }
+    }
+    this.report = { put, known, firstId, lastId };
   }
 }

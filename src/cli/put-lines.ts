@@ -1,16 +1,15 @@
-import type { EnqueueItem } from "../index.ts";
+import type { SimpleQueue } from "../index.ts";
 import { explain, Failure } from "./failures.ts";
 import { linesOf } from "./json-lines.ts";
 import { tell } from "./output.ts";
 import { Progress } from "./progress.ts";
-import { type ItemMaker, PutBatches, type PutReport } from "./put-batches.ts";
-import type { RawQueue } from "./queue-access.ts";
+import { type Item, type ItemMaker, PutBatches, type PutReport } from "./put-batches.ts";
 import { onFirstSignal } from "./signals.ts";
 import { jobs } from "./wording.ts";
 
 /** Puts a job for each line of standard input. What goes wrong is told, with what had been put by then. */
 export async function putLines(
-  queue: RawQueue,
+  queue: SimpleQueue<string>,
   make: ItemMaker,
 ): Promise<{ readonly report: PutReport; readonly isComplete: boolean }> {
   const progress = new Progress(process.stderr);
@@ -39,9 +38,10 @@ export async function putLines(
 
 async function readInto(batches: PutBatches, make: ItemMaker, signal: AbortSignal): Promise<void> {
   try {
-    for await (const lines of linesOf(process.stdin)) {
-      for (const { number, bytes } of lines) {
-        batches.add(itemOf(number, bytes, make));
+    for await (const { firstNumber, texts } of linesOf(process.stdin)) {
+      for (const [index, text] of texts.entries()) {
+        if (text === "") continue;
+        batches.add(itemOf(firstNumber + index, text, make));
         if (batches.isFull) await batches.flush();
       }
       signal.throwIfAborted();
@@ -54,9 +54,9 @@ async function readInto(batches: PutBatches, make: ItemMaker, signal: AbortSigna
   }
 }
 
-function itemOf(number: number, bytes: Uint8Array, make: ItemMaker): EnqueueItem<Uint8Array> {
+function itemOf(number: number, text: string, make: ItemMaker): Item {
   try {
-    return make(bytes);
+    return make(text);
   } catch (error) {
     if (!(error instanceof Failure)) throw error;
     throw new Failure(`Line ${number} ${error.message}.`, { cause: error });

@@ -1,4 +1,5 @@
-import { EnqueueItem } from "../index.ts";
+import { fstatSync } from "node:fs";
+import { EnqueueItem, type SimpleQueue } from "../index.ts";
 import type { Arguments } from "./arguments.ts";
 import { type Command, FSYNC, JSON_REPORT, QUEUE } from "./command.ts";
 import { checked, EXIT, Failure, Misuse } from "./failures.ts";
@@ -6,7 +7,7 @@ import { parseJson, trim } from "./json-lines.ts";
 import { print, printJson } from "./output.ts";
 import { type ItemMaker, PutBatches, type PutReport } from "./put-batches.ts";
 import { putLines } from "./put-lines.ts";
-import { openQueue, queueName, type RawQueue } from "./queue-access.ts";
+import { openQueue, queueName, TEXT } from "./queue-access.ts";
 import { grouped, jobs, shellLine } from "./wording.ts";
 
 export const put: Command = {
@@ -36,6 +37,7 @@ export const put: Command = {
   async run(args) {
     const make = itemMaker(args);
     const queue = openQueue(args, {
+      serializer: TEXT,
       fsync: args.has("fsync") || undefined,
       maxRetries: args.integer("max-retries"),
     });
@@ -46,6 +48,7 @@ export const put: Command = {
         return EXIT.done;
       }
       if (process.stdin.isTTY) throw nothingToPut(args);
+      if (fstatSync(0).isDirectory()) throw new Failure("Standard input is a directory: there are no lines to read.");
       if (args.has("job-id")) throw new Misuse("--job-id is for one payload; lines have --job-id-field NAME.");
       const { report, isComplete } = await putLines(queue, make);
       if (isComplete || args.has("json")) tellReport(args, report);
@@ -62,7 +65,9 @@ function itemMaker(args: Arguments): ItemMaker {
   checked(() => new EnqueueItem(undefined, { delayMs, jobId }));
   return (payload) => {
     const value = parseJson(payload);
-    if (field === undefined) return new EnqueueItem(payload, { delayMs, jobId });
+    if (field === undefined) {
+      return delayMs === undefined && jobId === undefined ? payload : new EnqueueItem(payload, { delayMs, jobId });
+    }
     const id = typeof value === "object" && value !== null && Object.hasOwn(value, field) && Reflect.get(value, field);
     if (typeof id !== "string") throw new Failure(`has no field "${field}" that is a text`);
     try {
@@ -77,7 +82,7 @@ function itemMaker(args: Arguments): ItemMaker {
 /** All of them in one transaction, or none. */
 async function putPayloads(
   payloads: readonly string[],
-  { args, queue, make }: { readonly args: Arguments; readonly queue: RawQueue; readonly make: ItemMaker },
+  { args, queue, make }: { readonly args: Arguments; readonly queue: SimpleQueue<string>; readonly make: ItemMaker },
 ): Promise<PutReport> {
   if (args.has("job-id") && payloads.length > 1) {
     throw new Misuse("--job-id is for one payload; several have --job-id-field NAME.");
@@ -85,7 +90,7 @@ async function putPayloads(
   const batches = new PutBatches(queue, () => {});
   for (const [index, payload] of payloads.entries()) {
     try {
-      batches.add(make(trim(Buffer.from(payload))));
+      batches.add(make(trim(payload)));
     } catch (error) {
       if (!(error instanceof Failure)) throw error;
       const hint = `A text needs quotes of its own: '"hello"'.`;

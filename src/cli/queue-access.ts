@@ -6,17 +6,19 @@ import type { Arguments } from "./arguments.ts";
 import { checked, Failure } from "./failures.ts";
 
 /**
- * The stored bytes themselves, in and out: parsing and writing JSON again would lose integers beyond 2^53, the order
- * of digits as keys, and the spelling of numbers.
+ * Payloads go in and come out as they are: parsing and writing JSON again would lose integers beyond 2^53, the order of
+ * digits as keys, and the spelling of numbers.
  */
-const verbatim: Serializer<Uint8Array> = { encode: (bytes) => bytes, decode: (bytes) => bytes };
-
-export type RawQueue = SimpleQueue<Uint8Array>;
+export const TEXT: Serializer<string> = {
+  encode: (text) => Buffer.from(text),
+  decode: (bytes) => Buffer.from(bytes).toString(),
+};
+export const BYTES: Serializer<Uint8Array> = { encode: (bytes) => bytes, decode: (bytes) => bytes };
 
 /** The queue that the arguments name. */
-export function openQueue(args: Arguments, options: SimpleQueueOptions<Uint8Array> = {}): RawQueue {
+export function openQueue<T>(args: Arguments, options: SimpleQueueOptions<T> = {}): SimpleQueue<T> {
   const { location } = args;
-  return checked(() => new SimpleQueue(location, { ...options, name: args.text("queue"), serializer: verbatim }));
+  return checked(() => new SimpleQueue(location, { ...options, name: args.text("queue") }));
 }
 
 export function queueName(args: Arguments): string {
@@ -24,8 +26,8 @@ export function queueName(args: Arguments): string {
 }
 
 /** Uses the queue that the arguments name, for a report: it must be there, and nothing is created. */
-export async function inspect<T>(args: Arguments, look: (queue: RawQueue) => Promise<T>): Promise<T> {
-  const queue = openQueue(args);
+export async function inspect<T>(args: Arguments, look: (queue: SimpleQueue) => Promise<T>): Promise<T> {
+  const queue = openQueue<unknown>(args);
   try {
     if (!hasDatabase(args.location))
       throw new Failure(`There is no queue in ${args.location}: it has no localqueue.db.`);

@@ -1,13 +1,12 @@
-import { Worker } from "../index.ts";
+import { type SimpleQueue, Worker } from "../index.ts";
 import type { Arguments } from "./arguments.ts";
 import { Children } from "./children.ts";
 import { type Command, FSYNC, JSON_REPORT, QUEUE } from "./command.ts";
 import { watchForEnd } from "./drain.ts";
 import { checked, EXIT, Misuse } from "./failures.ts";
-import { canBeStarted } from "./find-program.ts";
-import { runCommand } from "./job-command.ts";
+import { canBeStarted, runCommand } from "./job-command.ts";
 import { printJson, tell } from "./output.ts";
-import { openQueue, queueName, type RawQueue } from "./queue-access.ts";
+import { BYTES, openQueue, queueName } from "./queue-access.ts";
 import { onFirstSignal } from "./signals.ts";
 import { grouped, jobs, seconds } from "./wording.ts";
 import { reportOn, type WorkReport } from "./work-report.ts";
@@ -47,7 +46,11 @@ export const work: Command = {
     const { location } = args;
     if (program === undefined) throw new Misuse(`The command is missing: localqueue work ${location} -- COMMAND`);
     const graceMs = args.integer("grace-ms") ?? GRACE_MS;
-    const queue = openQueue(args, { fsync: args.has("fsync") || undefined, leaseMs: args.integer("lease-ms") });
+    const queue = openQueue(args, {
+      serializer: BYTES,
+      fsync: args.has("fsync") || undefined,
+      leaseMs: args.integer("lease-ms"),
+    });
     try {
       const children = new Children();
       const handler = runCommand(children, { queue: queueName(args), program, args: programArgs, graceMs });
@@ -62,7 +65,7 @@ export const work: Command = {
 };
 
 interface Serving {
-  readonly queue: RawQueue;
+  readonly queue: SimpleQueue<Uint8Array>;
   readonly worker: Worker<Uint8Array>;
   readonly children: Children;
   readonly graceMs: number;

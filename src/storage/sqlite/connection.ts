@@ -141,16 +141,21 @@ export class Connection {
     if (this.#layoutInDoubt && this.layoutChanged()) {
       completeSchema(db);
       this.countsAreTriggered = countsAreTriggered(db);
-      this.#schemaVersion = this.#readSchemaVersion();
-    }
-    this.#layoutInDoubt = false;
+      // As long as this is not committed it may come to nothing.
+      this.#schemaVersion = -1;
+    } else this.#layoutInDoubt = false;
     return true;
   }
 
   /** Commits; nothing may be acknowledged before this returns. */
   commit(): void {
     const startedAt = performance.now();
+    const completed = this.#layoutInDoubt ? this.#readSchemaVersion() : undefined;
     this.#db?.exec("COMMIT");
+    if (completed !== undefined) {
+      this.#schemaVersion = completed;
+      this.#layoutInDoubt = false;
+    }
     const endedAt = performance.now();
     this.commitMs = endedAt - startedAt;
     this.heldMs = endedAt - this.#begunAt;
@@ -240,6 +245,7 @@ export class Connection {
   /** Closes; the next use opens anew. */
   close(): void {
     const db = this.#db;
+    this.#layoutInDoubt = true;
     this.#db = undefined;
     this.#statements = undefined;
     try {

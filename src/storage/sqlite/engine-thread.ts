@@ -1,5 +1,5 @@
 import { MessageChannel, type MessagePort, receiveMessageOnPort, Worker } from "node:worker_threads";
-import { cellTime, END, type FromEngine, monotonicMs, SIGNAL, type ToEngine } from "./protocol.ts";
+import { cellTime, END, type FromEngine, monotonicMs, readClock, SIGNAL, type ToEngine } from "./protocol.ts";
 import { neverStarted } from "./refusals.ts";
 import type { ThreadData } from "./thread.ts";
 import { type PackedFromEngine, packToEngine, unpackFromEngine } from "./wire.ts";
@@ -22,7 +22,7 @@ export class EngineThread {
 
   constructor(directory: string, signals: Int32Array, listener: EngineThreadListener) {
     const { port1, port2 } = new MessageChannel();
-    const workerData: ThreadData = { directory, port: port2, signals };
+    const workerData: ThreadData = { directory, port: port2, signals, clock: readClock() };
     Atomics.store(signals, SIGNAL.end, END.no);
     this.#signals = signals;
     this.#port = port1;

@@ -1,6 +1,6 @@
 import type { StorageErrorCode, StorageOutcome } from "../../errors.ts";
 import type { JobState } from "../../state.ts";
-import { hrtime, monotonicNow } from "../../timers.ts";
+import { monotonicNow, timeOrigin } from "../../timers.ts";
 import type { WarningCode } from "../../warning.ts";
 import type { ConsumerSettings, Delivery, Enqueued, Lease, QueueStats, Settlement } from "../storage.ts";
 
@@ -34,17 +34,31 @@ export const WATCH = { off: 0, armed: 1, unavailable: 2 } as const;
 /** Cells of a consumer's slots: what became of the delivery that the engine last put there. */
 export const SLOT = { waiting: 0, returned: -1 } as const;
 
+/** How far this thread's clock is behind the one that it was set by. */
+let behindMs = 0;
+
 /** The same clock in all threads of a process, in whole milliseconds. */
 export function monotonicMs(): number {
-  return Math.floor(SHARED_CLOCK_AHEAD_MS + monotonicNow());
+  return Math.floor(monotonicNow() + behindMs);
 }
 
-/** `hrtime` is the same clock as `monotonicNow`, with one start for all threads, but takes ten times as long to read. */
-const SHARED_CLOCK_AHEAD_MS = sharedNow() - monotonicNow();
+/** What a thread needs to set its clock by another's. */
+export interface ClockReading {
+  readonly origin: number;
+  readonly wall: number;
+  readonly monotonic: number;
+}
 
-function sharedNow(): number {
-  const [seconds, nanoseconds] = hrtime();
-  return seconds * 1000 + nanoseconds / 1e6;
+export function readClock(): ClockReading {
+  return { origin: timeOrigin(), wall: Date.now(), monotonic: monotonicNow() };
+}
+
+/**
+ * To be called as soon as the thread runs. Node has one clock for all threads; Bun and Deno start a new one in each. The
+ * wall clock, which may be set at any time, tells how long it took since `reading`, and nothing more.
+ */
+export function setClockBy({ origin, wall, monotonic }: ClockReading): void {
+  if (origin !== timeOrigin()) behindMs = monotonic + (Date.now() - wall) - monotonicNow();
 }
 
 const CELL_TIME = 0x3fff_ffff;

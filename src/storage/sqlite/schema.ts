@@ -166,6 +166,13 @@ export function assertCompatible(db: Database, path: string): void {
       `${path} was written by a newer version of localqueue (schema ${version}). Update localqueue in this program.`,
     );
   }
+  const encoding = db.prepare("PRAGMA encoding").get()?.["encoding"];
+  if (encoding !== "UTF-8") {
+    throw new StorageError(
+      "BAD_LOCATION",
+      `${path} keeps its texts in ${encoding}, localqueue needs UTF-8. Choose another directory.`,
+    );
+  }
   const { names, columns } = inspect(db);
   const needed = [
     "id",

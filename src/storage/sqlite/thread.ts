@@ -4,7 +4,15 @@ import { type Driver, isSafeSqlite, loadDriver, toStorageError } from "./driver.
 import { Engine } from "./engine.ts";
 import { Lookout } from "./lookout.ts";
 import { errorOnWire } from "./outbox.ts";
-import { END, type FromEngine, monotonicMs, SIGNAL, type WarningOnWire } from "./protocol.ts";
+import {
+  type ClockReading,
+  END,
+  type FromEngine,
+  monotonicMs,
+  SIGNAL,
+  setClockBy,
+  type WarningOnWire,
+} from "./protocol.ts";
 import { type PackedToEngine, packFromEngine, unpackToEngine } from "./wire.ts";
 
 /**
@@ -15,11 +23,13 @@ export interface ThreadData {
   readonly directory: string;
   readonly port: MessagePort;
   readonly signals: Int32Array;
+  readonly clock: ClockReading;
 }
 
 const LONGEST_WAIT_MS = 0x7fff_ffff;
 
-function run({ directory, port, signals }: ThreadData): void {
+function run({ directory, port, signals, clock }: ThreadData): void {
+  setClockBy(clock);
   const engine = whileWorking(signals, () => open(directory, port, signals));
   if (engine === undefined) return;
   try {
