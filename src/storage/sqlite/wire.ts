@@ -15,7 +15,7 @@ type Header<Op extends Command["op"]> = readonly [op: Op, id: number, origin: Or
 
 type PackedJob = readonly [payload: NewJob["payload"], jobId: string | null, delayMs: number, maxAttempts: number];
 
-export type PackedCommand =
+type PackedCommand =
   | readonly [...Header<"put">, bytes: number, entries: readonly PackedJob[]]
   | readonly [
       ...Header<"claim">,
