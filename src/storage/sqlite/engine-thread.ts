@@ -27,7 +27,15 @@ export class EngineThread {
     this.#signals = signals;
     this.#port = port1;
     // Options and environment of the program are not for this thread: a loader or a preloaded module could break it.
-    const options = { name: "localqueue", workerData, transferList: [port2], execArgv: [], env: {} };
+    const options = {
+      name: "localqueue",
+      workerData,
+      transferList: [port2],
+      execArgv: [],
+      env: {},
+      // What it has at a time is small; without a bound, Node 24 lets short-lived garbage grow to 128 MB first.
+      resourceLimits: { maxYoungGenerationSizeMb: 24 },
+    };
     try {
       this.#worker = new Worker(new URL("./thread.js", import.meta.url), options);
     } catch (thrown) {
