@@ -59,14 +59,20 @@ export function loadDriver(): Driver {
   const { driver: peer, cause } = loadPeer();
   const driver = peer ?? builtIn;
   if (driver === undefined) {
-    const { bun, node } = process.versions;
-    const advice =
-      bun === undefined
-        ? `Node ${node} has no usable node:sqlite. Install the package better-sqlite3@~12.11, or use Node 22.22.3, 24.15 or newer.`
-        : `Bun ${bun} has no usable node:sqlite. Use Bun 1.4 or newer.`;
-    throw new StorageError("BAD_LOCATION", `No SQLite found: ${advice}`, { cause });
+    throw new StorageError("BAD_LOCATION", `No SQLite found: ${adviceOn(cause)}`, { cause });
   }
   return driver;
+}
+
+/** `cause` is why the peer could not be loaded. */
+function adviceOn(cause: unknown): string {
+  const { bun, node } = process.versions;
+  if (bun !== undefined) return `Bun ${bun} has no usable node:sqlite. Use Bun 1.4 or newer.`;
+  const missing = (cause as NodeJS.ErrnoException | undefined)?.code === "MODULE_NOT_FOUND";
+  const peer = missing
+    ? "Install the package better-sqlite3@~12.11"
+    : "The package better-sqlite3 is there, but was not built for this Node or is too new for it: install better-sqlite3@~12.11 again";
+  return `Node ${node} has no usable node:sqlite. ${peer}, or use Node 22.22.3, 24.15 or newer.`;
 }
 
 function loadBuiltIn(): Driver | undefined {
