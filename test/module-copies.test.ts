@@ -48,7 +48,8 @@ test("two copies of the package in one process share a database without losing o
   };
   const consume = async (queue: localqueue.SimpleQueue<string>): Promise<void> => {
     while (acked < 2 * perQueue) {
-      for (const job of await queue.getMany(7, { timeoutMs: 50 })) {
+      // Not less: two busy writers may keep each other from the lock for tens of milliseconds, which would be BUSY.
+      for (const job of await queue.getMany(7, { timeoutMs: 500 })) {
         seen.push([job.data, `${job.id}`, job.receipt]);
         await queue.ack(job);
         acked++;
