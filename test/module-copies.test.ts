@@ -46,14 +46,19 @@ test("two copies of the package in one process share a database without losing o
       await Promise.all(Array.from({ length: 10 }, (_, more) => queue.put(`${name}-${i + more}`)));
     }
   };
+  const done = new AbortController();
   const consume = async (queue: localqueue.SimpleQueue<string>): Promise<void> => {
-    while (acked < 2 * perQueue) {
-      // Not less: two busy writers may keep each other from the lock for tens of milliseconds, which would be BUSY.
-      for (const job of await queue.getMany(7, { timeoutMs: 500 })) {
-        seen.push([job.data, `${job.id}`, job.receipt]);
-        await queue.ack(job);
-        acked++;
+    try {
+      for (;;) {
+        // Without a time-out: two busy writers may keep each other from the lock for a while, which would be BUSY then.
+        for (const job of await queue.getMany(7, { signal: done.signal })) {
+          seen.push([job.data, `${job.id}`, job.receipt]);
+          await queue.ack(job);
+          if (++acked === 2 * perQueue) done.abort();
+        }
       }
+    } catch (error) {
+      if (!done.signal.aborted) throw error;
     }
   };
   await Promise.all(queues.flatMap((queue, name) => [produce(queue, name), consume(queue), consume(queue)]));
