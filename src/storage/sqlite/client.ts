@@ -18,6 +18,7 @@ import {
   SIGNALS,
 } from "./protocol.ts";
 import { engineDied, flooded, refusal, revive, tooLarge } from "./refusals.ts";
+import { CLOSING_MS, type Demand, givesUpAt, LEAST_PATIENCE_MS, patienceFrom, type Request } from "./request.ts";
 import type { Tally } from "./tally.ts";
 
 /** Enough to keep the engine busy; what waits beyond can still be withdrawn. */
@@ -27,45 +28,7 @@ const BUFFERED_BYTES = 256 * 1024 * 1024;
 /** What an entry costs beside its payload, roughly. */
 const COMMAND_BYTES = 256;
 const TICK_MS = 250;
-const CLOSING_MS = 500;
-/** What a closing session accepted waits this long for an engine that is slow to start. */
-const SLOW_START_MS = 10_000;
-/** However short the time-out: a busy engine is waited for this long, and one that is being started this long. */
-const LEAST_PATIENCE_MS = 100;
-const OPENING_MS = 1000;
 const RESTART_MS = { first: 50, longest: 5000 };
-
-/** A command, and what the client needs to know about it. */
-export interface Demand<A, Result> {
-  /** Gets its number here. What it refers to must not change any more. */
-  readonly command: Command;
-  /** The payloads' size. */
-  readonly bytes?: number;
-  /** How long it may wait here before it is sent. */
-  readonly patienceMs: number;
-  readonly signal?: AbortSignal | undefined;
-  /** What the caller gets of the answer, which is of the form that belongs to the command. */
-  readonly read: (answer: A) => Result;
-}
-
-interface Request {
-  readonly command: Command;
-  readonly signal: AbortSignal | undefined;
-  readonly read: (answer: never) => unknown;
-  readonly tally: Tally;
-  readonly bytes: number;
-  readonly askedAt: number;
-  /** When to give up waiting, here, for a busy engine; and for one that is being started. */
-  endsAt: number;
-  opensBy: number;
-  /** Once its session closes: when to give up if the engine makes no headway. */
-  closesBy: number | undefined;
-  readonly resolve: (result: never) => void;
-  readonly reject: (reason: unknown) => void;
-  readonly forgetSignal: (() => void) | undefined;
-  /** Where it waits; `undefined` once it was sent. */
-  batch: OutgoingBatch | undefined;
-}
 
 /** What the client keeps of a consumer, so that a new engine can go on where the former one died. */
 export interface ConsumerRecord {
@@ -139,8 +102,7 @@ export class Client {
         tally,
         bytes: cost,
         askedAt,
-        endsAt: askedAt + Math.max(patienceMs, LEAST_PATIENCE_MS),
-        opensBy: askedAt + Math.max(patienceMs, OPENING_MS),
+        ...patienceFrom(askedAt, patienceMs),
         closesBy: undefined,
         resolve,
         reject,
@@ -249,13 +211,10 @@ export class Client {
     this.#patienceTimer = undefined;
     const now = monotonicNow();
     let next = Number.POSITIVE_INFINITY;
-    const [most, headway] = this.#ready ? (["endsAt", CLOSING_MS] as const) : (["opensBy", SLOW_START_MS] as const);
     for (const request of this.#requests.list()) {
       if (request.batch === undefined) continue;
-      const { closesBy } = request;
-      if (!this.#ready && closesBy !== undefined && closesBy <= now) this.#hurryOpening();
-      const closing = closesBy === undefined ? request[most] : Math.max(closesBy, this.#progressAt + headway);
-      const endsAt = Math.min(request[most], closing);
+      if (!this.#ready && (request.closesBy ?? Number.POSITIVE_INFINITY) <= now) this.#hurryOpening();
+      const endsAt = givesUpAt(request, this.#ready, this.#progressAt);
       if (endsAt > now) next = Math.min(next, endsAt);
       else this.#reject(request, new StorageError("BUSY", `${this.#directory} was locked or busy for too long.`));
     }

@@ -15,7 +15,7 @@ import type {
   StorageSettings,
   Wait,
 } from "../storage.ts";
-import { Client, type Demand } from "./client.ts";
+import { Client } from "./client.ts";
 import { weightOf } from "./outgoing.ts";
 import {
   type Answer,
@@ -33,6 +33,7 @@ import {
   SLOT,
   type StatsCommand,
 } from "./protocol.ts";
+import type { Demand } from "./request.ts";
 import { Tally } from "./tally.ts";
 
 /** How long an operation without a time-out of its own waits for the database's lock. */
