@@ -248,6 +248,13 @@ describe("when the engine's thread cannot be started", () => {
   });
 });
 
+/** Shows that the program lives, without keeping it alive. */
+const TICKING = `setInterval(() => print("tick"), 25).unref();`;
+
+function ticksOf(program: Script): number {
+  return program.printed.filter((line) => line === "tick").length;
+}
+
 describe("a program", () => {
   test("that forgets to close its storage ends by itself", async () => {
     const program = new Script(
@@ -274,13 +281,13 @@ describe("a program", () => {
     const program = new Script(
       directory,
       `const storage = open();
-      print("asking");
-      storage.put([entry("job")], {}).then(print);`,
+      storage.put([entry("job")], {}).then(print);
+      ${TICKING}`,
     );
-    await until(() => program.printed.length === 1);
-    setTimeout(unlock, 700);
+    await until(() => ticksOf(program) > 20);
+    unlock();
     const { code } = await program.ended();
-    expect(program.printed).toEqual(["asking", [{ id: 1, inserted: true }]]);
+    expect(program.printed.filter((line) => line !== "tick")).toEqual([[{ id: 1, inserted: true }]]);
     expect(code).toBe(0);
   });
 
@@ -289,15 +296,13 @@ describe("a program", () => {
     const program = new Script(
       directory,
       `const storage = open();
-      await storage.stats();
-      print("waiting");
-      storage.claim({ limit: 1, leaseMs: 1000 }).then(([{ attempt }]) => print(attempt));`,
+      storage.claim({ limit: 1, leaseMs: 1000 }).then(([{ attempt }]) => print(attempt));
+      ${TICKING}`,
     );
-    await until(() => program.printed.length === 1);
-    await new Promise((resolve) => setTimeout(resolve, 300));
+    await until(() => ticksOf(program) > 10);
     await open(directory).put([entry("job")], {});
     const { code } = await program.ended();
-    expect(program.printed).toEqual(["waiting", 1]);
+    expect(program.printed.filter((line) => line !== "tick")).toEqual([1]);
     expect(code).toBe(0);
   });
 
@@ -334,7 +339,7 @@ describe("a program", () => {
       await storage.claim({ limit: 1, leaseMs: 1000, timeoutMs: 0 });
       const put = () => storage.put([entry("job")], {}).then(put);
       for (let i = 0; i < 20; i++) put();
-      await sleep(200);
+      await storage.stats(); // which the engine hears of after the puts
       process.exit(3);`,
     );
     const { code, signal, errors } = await program.ended();
@@ -351,7 +356,7 @@ describe("a program", () => {
       `const storage = open();
       await storage.claim({ limit: 1, leaseMs: 1000, timeoutMs: 0 });
       storage.put([entry("job")], {}).catch(() => {});
-      await sleep(200);
+      await storage.stats(); // which the engine hears of after the put
       throw new Error("of the program itself");`,
     );
     const { code, errors } = await program.ended();

@@ -1,4 +1,3 @@
-import { setTimeout as sleep } from "node:timers/promises";
 import { EmptyError, type Job, LeaseExpiredError, type SimpleQueue } from "localqueue";
 import { describe, expect, test } from "vitest";
 import { readRow } from "./support/database.ts";
@@ -54,8 +53,9 @@ describe("a job that is given back with nack", () => {
     const queue = openQueue<string>();
     await queue.putMany(["a", "b", "c"]);
     await (await queue.get()).nack({ delayMs: 100 });
+    const due = Date.now() + 100;
     expect((await queue.get()).data).toBe("b");
-    await sleep(150);
+    await until(() => Date.now() >= due);
     expect((await queue.get()).data).toBe("a");
   });
 

@@ -39,12 +39,12 @@ const ROLES = {
     await worker.run();
   },
 
-  /** Holds the write lock for a while. */
+  /** Holds the write lock until its standard input ends. */
   async locker(directory) {
     const database = loadDriver().open(path.join(directory, "localqueue.db"));
     database.exec("BEGIN IMMEDIATE");
     console.log("locked");
-    await sleep(LEASE_MS);
+    await once(process.stdin.resume(), "end");
     database.exec("ROLLBACK");
     database.close();
   },
@@ -99,7 +99,7 @@ const CHECKS = {
         attempts.push(attempt);
         most = Math.max(most, ++running);
         if (data === "block") block(2.5 * LEASE_MS);
-        await sleep(50);
+        await until(() => most === 4);
         running--;
       },
       { concurrency: 4 },
@@ -134,12 +134,14 @@ const CHECKS = {
     const locker = start("locker", directory);
     await until(() => locker.lines.length > 0);
     same(await rejection(queue.put("impatient", { timeoutMs: 100 })).then(({ code }) => code), "BUSY");
-    same(await queue.put("second"), { id: 2, inserted: true });
+    const second = queue.put("second");
+    locker.child.stdin.end();
+    same(await second, { id: 2, inserted: true });
     same(await locker.ended, CLEAN);
   },
 
   async "the time-out of a handler is kept, however old the process is when it opens the queue"(directory) {
-    await sleep(LEASE_MS);
+    await until(() => performance.now() > LEASE_MS);
     const queue = open(directory);
     await queue.put("a job");
     const started = performance.now();
