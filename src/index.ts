@@ -1,8 +1,10 @@
 export {
   EmptyError,
+  FullError,
   LeaseExpiredError,
   LocalQueueError,
   type LocalQueueErrorCode,
+  NotFoundError,
   PayloadError,
   QueueClosedError,
   StorageError,
