@@ -19,6 +19,12 @@ export interface Storage {
   /** Ends every lease that has run out; resolves to their number. Claims do this by themselves. */
   reclaim(): Promise<number>;
   stats(): Promise<QueueStats>;
+  /** The job with this id or jobId, whatever its state. */
+  find(by: JobKey): Promise<JobRecord | undefined>;
+  /** Jobs of one state, lowest id first. */
+  list(which: ListRequest): Promise<JobRecord[]>;
+  /** Dead letters, lowest id first. */
+  listFailed(which: FailedRequest): Promise<FailedRecord[]>;
   /** A consumer whose leases the storage renews, also while this thread's event loop is blocked. */
   consume(settings: ConsumerSettings, listener: ConsumerListener): Consumer;
   /**
@@ -103,6 +109,46 @@ export interface QueueStats {
   readonly processing: number;
   readonly acked: number;
   readonly failed: number;
+}
+
+/** What names one job. */
+export type JobKey = { readonly id: number } | { readonly jobId: string };
+
+/** A job as it is stored; times are milliseconds since the epoch. */
+export interface JobRecord {
+  readonly id: number;
+  readonly state: JobState;
+  /** Deliveries so far. */
+  readonly attempts: number;
+  readonly availableAt: number;
+  readonly leaseUntil: number | undefined;
+  readonly jobId: string | undefined;
+  readonly lastError: string | undefined;
+  readonly createdAt: number;
+  readonly updatedAt: number;
+}
+
+export interface FailedRecord extends Omit<JobRecord, "state" | "availableAt" | "leaseUntil"> {
+  readonly reason: FailureReason;
+  readonly category: string | undefined;
+  readonly payload: Uint8Array;
+}
+
+export interface ListRequest {
+  readonly state: JobState;
+  readonly limit: number;
+  /** Only those with a higher id: the last one of the page before. */
+  readonly afterId?: number | undefined;
+}
+
+export interface FailedRequest {
+  readonly limit: number;
+  /** How many to pass over. */
+  readonly offset?: number | undefined;
+  /** Only those with a higher id: the last one of the page before. */
+  readonly afterId?: number | undefined;
+  readonly reason?: FailureReason | undefined;
+  readonly category?: string | undefined;
 }
 
 export interface ConsumerSettings {

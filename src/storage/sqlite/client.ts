@@ -19,6 +19,7 @@ import {
 } from "./protocol.ts";
 import { engineDied, flooded, refusal, revive, tooLarge } from "./refusals.ts";
 import { CLOSING_MS, type Demand, givesUpAt, LEAST_PATIENCE_MS, patienceFrom, type Request } from "./request.ts";
+import { SideThreads } from "./side-thread.ts";
 import type { Tally } from "./tally.ts";
 
 /** Enough to keep the engine busy; what waits beyond can still be withdrawn. */
@@ -44,6 +45,8 @@ const clients = new Map<string, Client>();
  * hands its answers back. There is one per directory, shared by every queue and worker on it.
  */
 export class Client {
+  /** Threads for what only reads, or takes long. */
+  readonly side: SideThreads;
   readonly #directory: string;
   readonly #signals = new Int32Array(new SharedArrayBuffer(SIGNALS * 4));
   readonly #watch: DirectoryWatch;
@@ -69,6 +72,7 @@ export class Client {
 
   private constructor(directory: string) {
     this.#directory = directory;
+    this.side = new SideThreads(directory);
     this.#watch = new DirectoryWatch(directory, this.#signals, () => wake(this.#signals));
   }
 
@@ -340,9 +344,10 @@ export class Client {
     if (this.#batches.length > 0) this.#watchPatience();
   }
 
-  /** Blocks until the engine is outside SQLite, for good. */
+  /** Blocks until its threads are outside SQLite, for good. */
   leaveSqlite(): void {
     this.#thread?.leaveSqlite();
+    this.side.leaveSqlite();
   }
 
   /** Gives the client back; the last one to do so ends the engine. */
@@ -353,6 +358,7 @@ export class Client {
     if (clients.size === 0) process.off("exit", leaveSqlite);
     this.#watch.disarm();
     clearTimeout(this.#patienceTimer);
+    await this.side.end();
     await this.#thread?.shutDown();
   }
 }

@@ -69,7 +69,8 @@ function createPrivately(file: string): void {
   }
 }
 
-function locationError(where: string, cause: unknown): StorageError {
+/** Why a directory or file cannot be used, as an error. */
+export function locationError(where: string, cause: unknown): StorageError {
   const { code } = cause as NodeJS.ErrnoException;
   if (code === "EACCES" || code === "EPERM" || code === "EROFS") {
     return new StorageError(

@@ -8,7 +8,12 @@ import type {
   Delivery,
   Enqueued,
   Entry,
+  FailedRecord,
+  FailedRequest,
+  JobKey,
+  JobRecord,
   Lease,
+  ListRequest,
   QueueStats,
   Settlement,
   Storage,
@@ -34,6 +39,7 @@ import {
   type StatsCommand,
 } from "./protocol.ts";
 import type { Demand } from "./request.ts";
+import type { TaskInput, TaskName, TaskResult } from "./side.ts";
 import { Tally } from "./tally.ts";
 
 /** How long an operation without a time-out of its own waits for the database's lock. */
@@ -140,6 +146,30 @@ class SqliteStorage implements Storage {
   stats(): Promise<QueueStats> {
     const command: StatsCommand = { op: "stats", id: 0, ...this.#origin, lockMs: LOCK_MS };
     return this.#request({ command, patienceMs: LOCK_MS, read: stats });
+  }
+
+  find(by: JobKey): Promise<JobRecord | undefined> {
+    return this.#look("find", { queue: this.#origin.queue, by });
+  }
+
+  list(which: ListRequest): Promise<JobRecord[]> {
+    return this.#look("list", { queue: this.#origin.queue, which });
+  }
+
+  listFailed(which: FailedRequest): Promise<FailedRecord[]> {
+    return this.#look("listFailed", { queue: this.#origin.queue, which });
+  }
+
+  /** Reads beside the engine, which first opens the file if need be, and sees whether it is still the same. */
+  async #look<N extends TaskName>(name: N, input: TaskInput<N>): Promise<TaskResult<N>> {
+    const { side } = this.#open();
+    this.#underWay.begin();
+    try {
+      await this.stats();
+      return await side.quick(name, input);
+    } finally {
+      this.#underWay.end();
+    }
   }
 
   consume(settings: ConsumerSettings, listener: ConsumerListener): Consumer {

@@ -2,6 +2,7 @@ import { type MessagePort, receiveMessageOnPort, workerData } from "node:worker_
 import { Connection } from "./connection.ts";
 import { type Driver, isSafeSqlite, loadDriver, toStorageError } from "./driver.ts";
 import { Engine } from "./engine.ts";
+import { whileWorking } from "./leaving.ts";
 import { Lookout } from "./lookout.ts";
 import { errorOnWire } from "./outbox.ts";
 import {
@@ -13,22 +14,20 @@ import {
   setClockBy,
   type WarningOnWire,
 } from "./protocol.ts";
+import type { ThreadData } from "./storage-thread.ts";
 import { type PackedToEngine, packFromEngine, unpackToEngine } from "./wire.ts";
 
 /**
  * The engine's thread. It sleeps on a shared counter rather than in an event loop, so it wakes within microseconds and
  * runs to completion; timers and file watches do not work here and live with the client.
  */
-export interface ThreadData {
-  readonly directory: string;
-  readonly port: MessagePort;
-  readonly signals: Int32Array;
+export interface EngineThreadData extends ThreadData {
   readonly clock: ClockReading;
 }
 
 const LONGEST_WAIT_MS = 0x7fff_ffff;
 
-function run({ directory, port, signals, clock }: ThreadData): void {
+function run({ directory, port, signals, clock }: EngineThreadData): void {
   setClockBy(clock);
   const engine = whileWorking(signals, () => open(directory, port, signals));
   if (engine === undefined) return;
@@ -88,18 +87,4 @@ function pump(engine: Engine, port: MessagePort, signals: Int32Array): void {
   }
 }
 
-/**
- * Does what may enter SQLite, unless the process is about to exit: the client holds that up for what has begun, and
- * nothing more may begin.
- */
-function whileWorking<T>(signals: Int32Array, work: () => T): T | undefined {
-  Atomics.store(signals, SIGNAL.working, 1);
-  try {
-    return Atomics.load(signals, SIGNAL.end) === END.exiting ? undefined : work();
-  } finally {
-    Atomics.store(signals, SIGNAL.working, 0);
-    Atomics.notify(signals, SIGNAL.working);
-  }
-}
-
-run(workerData as ThreadData);
+run(workerData as EngineThreadData);
