@@ -1,3 +1,4 @@
+export type { QueueDiagnostics } from "./diagnostics.ts";
 export {
   EmptyError,
   FullError,
@@ -29,6 +30,14 @@ export {
 } from "./retry.ts";
 export { type JsonSerializer, jsonSerializer, type Serializer } from "./serializer.ts";
 export type { FailureReason, JobState } from "./state.ts";
-export type { Enqueued, Lease, QueueStats } from "./storage/storage.ts";
+export type {
+  EngineCounts,
+  Enqueued,
+  FileDiagnostics,
+  Lease,
+  LongestRunning,
+  QueueStats,
+  StorageDiagnostics,
+} from "./storage/storage.ts";
 export { Worker } from "./worker.ts";
 export type { ErrorClass, RetryFunction, RunOptions, WorkerOptions } from "./worker-options.ts";

@@ -1,4 +1,5 @@
 import { unlessAborted, withEither } from "./abort.ts";
+import { type QueueDiagnostics, queueDiagnostics } from "./diagnostics.ts";
 import { EmptyError, QueueClosedError } from "./errors.ts";
 import {
   ClaimedJob,
@@ -251,6 +252,19 @@ export class SimpleQueue<T = unknown> {
   async listFailed(options?: ListFailedOptions): Promise<FailedMessage<T>[]> {
     const records = await this.#storage.listFailed(readListFailed(options));
     return Promise.all(records.map((record) => failedMessage(this.#serializer, record)));
+  }
+
+  /**
+   * How the queue, its file and this program's side of it are doing, in one snapshot. Changes nothing, and costs the
+   * same at any number of jobs.
+   */
+  async diagnostics(): Promise<QueueDiagnostics> {
+    return queueDiagnostics(await this.#storage.diagnostics(), {
+      name: this.#name,
+      serializer: this.#serializer,
+      leaseMs: this.#leaseMs,
+      maxRetries: this.#maxRetries,
+    });
   }
 
   /**

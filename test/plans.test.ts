@@ -1,6 +1,7 @@
 import fs from "node:fs";
 import { describe, expect, test } from "vitest";
 import { Connection } from "../dist/storage/sqlite/connection.js";
+import { DIAGNOSIS_SQL } from "../dist/storage/sqlite/diagnosis.js";
 import { type Database, loadDriver } from "../dist/storage/sqlite/driver.js";
 import { LOOK_SQL, type LookName } from "../dist/storage/sqlite/look.js";
 import { SQL, type StatementName } from "../dist/storage/sqlite/statements.js";
@@ -44,7 +45,7 @@ const ACCESS: Readonly<Record<StatementName, readonly string[]>> = {
 };
 
 /** The same for what looks at jobs, beside the engine. */
-const LOOK_ACCESS: Readonly<Record<LookName, readonly string[]>> = {
+const LOOK_ACCESS: Readonly<Record<LookName | "diagnosis", readonly string[]>> = {
   findById: [PRIMARY_KEY],
   findByJobId: ["idx_messages_job_id"],
   listReady: [PRIMARY_KEY, "localqueue_ready", "localqueue_delayed"],
@@ -52,6 +53,14 @@ const LOOK_ACCESS: Readonly<Record<LookName, readonly string[]>> = {
   listAcked: [PRIMARY_KEY],
   listFailed: ["localqueue_failed"],
   deadLetters: ["localqueue_failed"],
+  diagnosis: [
+    "localqueue_ready",
+    "localqueue_delayed",
+    "localqueue_delayed",
+    "localqueue_leased",
+    "localqueue_leased",
+    "localqueue_leased",
+  ],
 };
 
 /** Ids in an index of another order, of which there are few, are sorted. */
@@ -81,7 +90,7 @@ describe.each([
     if (python) database.exec(PYTHON_INDEX);
     if (analyzed) database.exec("ANALYZE");
     const access: { readonly [name: string]: readonly string[] } = { ...ACCESS, ...LOOK_ACCESS };
-    for (const [name, sql] of Object.entries({ ...SQL, ...LOOK_SQL })) {
+    for (const [name, sql] of Object.entries({ ...SQL, ...LOOK_SQL, diagnosis: DIAGNOSIS_SQL })) {
       if (sql.startsWith("PRAGMA")) continue;
       const plan = explain(database, sql);
       const steps = plan.filter((step) => /\bmessages\b/.test(step));

@@ -6,6 +6,7 @@
 import {
   type AttemptOptions,
   EmptyError,
+  type EngineCounts,
   type Enqueued,
   EnqueueItem,
   type EnqueueItemOptions,
@@ -15,6 +16,7 @@ import {
   type FailedMessage,
   type FailOptions,
   type FailureReason,
+  type FileDiagnostics,
   type FindOptions,
   type Handler,
   type HandlerContext,
@@ -30,10 +32,12 @@ import {
   type ListOptions,
   LocalQueueError,
   type LocalQueueErrorCode,
+  type LongestRunning,
   type NackOptions,
   PayloadError,
   type PutOptions,
   QueueClosedError,
+  type QueueDiagnostics,
   type QueueStats,
   Reject,
   type RejectOptions,
@@ -45,6 +49,7 @@ import {
   type Serializer,
   SimpleQueue,
   type SimpleQueueOptions,
+  type StorageDiagnostics,
   StorageError,
   type StorageErrorCode,
   type StorageOutcome,
@@ -128,6 +133,10 @@ async function look(queue: SimpleQueue<Email>): Promise<void> {
   const describe = (letter: FailedMessage<Email>): string => (letter.decoded ? letter.data.to : letter.decodeError);
   const details: FailedDetails[] = letters;
   same<FailedDetails["reason"], FailureReason>();
+  const report: QueueDiagnostics = await queue.diagnostics();
+  const parts: [FileDiagnostics, EngineCounts, LongestRunning, StorageDiagnostics] = [report, report, report, report];
+  same<(typeof report)["warnings"], readonly string[]>();
+  console.assert(parts[3].ready === 0);
   console.assert(details.length === letters.map(describe).length);
 }
 

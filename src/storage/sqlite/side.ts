@@ -1,4 +1,5 @@
 import { workerData } from "node:worker_threads";
+import { diagnose } from "./diagnosis.ts";
 import { toStorageError } from "./driver.ts";
 import { enterSqlite, leaveSqlite, whileWorking } from "./leaving.ts";
 import { find, list, listFailed } from "./look.ts";
@@ -15,8 +16,9 @@ export interface SideTasks {
   readonly find: typeof find;
   readonly list: typeof list;
   readonly listFailed: typeof listFailed;
+  readonly diagnose: typeof diagnose;
 }
-const TASKS: SideTasks = { find, list, listFailed };
+const TASKS: SideTasks = { find, list, listFailed, diagnose };
 
 export type TaskName = keyof SideTasks;
 export type TaskInput<N extends TaskName> = Parameters<SideTasks[N]>[0];
