@@ -329,6 +329,8 @@ export class Engine {
 
   #answerStats(): void {
     if (this.#stats.length === 0) return;
+    // Also whether the files are still ours: whoever reads beside the engine asks this first.
+    if (this.#connection.pollForeignCommit()) this.#noticeForeignCommit();
     // A Python client has opened the file since: the counts must be made anew, which takes a transaction.
     if (this.#connection.layoutChanged() && this.#groupCommit.run([nothing], BUSY_SLICE_MS).length > 0) {
       const now = this.#monotonic();
