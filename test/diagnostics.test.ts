@@ -2,6 +2,12 @@ import fs from "node:fs";
 import path from "node:path";
 import { QueueClosedError, type QueueDiagnostics, type Serializer, SimpleQueue, Worker } from "localqueue";
 import { describe, expect, onTestFinished, test } from "vitest";
+import { Connection } from "../dist/storage/sqlite/connection.js";
+import { diagnose } from "../dist/storage/sqlite/diagnosis.js";
+import { loadDriver, type Statement } from "../dist/storage/sqlite/driver.js";
+import { type ConsumerOnWire, cellTime, monotonicMs, SLOT } from "../dist/storage/sqlite/protocol.js";
+import { longestRunning } from "../dist/storage/sqlite/running.js";
+import type { SideContext } from "../dist/storage/sqlite/side-context.js";
 import { openDatabase } from "./support/database.ts";
 import { select } from "./support/inspect.ts";
 import { openQueue } from "./support/queue.ts";
@@ -196,6 +202,32 @@ describe("the diagnostics of a queue", () => {
     expect(looked).toBeGreaterThan(1);
   });
 
+  test("are of the moment at which they begin, whatever is committed before they are complete", () => {
+    const directory = tempDirectory();
+    const driver = loadDriver();
+    const connection = new Connection({ directory, driver });
+    const [db, other] = [driver.open(connection.file), driver.open(connection.file)];
+    onTestFinished(() => {
+      for (const each of [db, other, connection]) each.close();
+    });
+    const insert = `INSERT INTO messages (queue, payload, status, max_attempts, available_at, lease_until, created_at, updated_at)
+      VALUES ('q', x'', 1, 4, 0, 1, 0, 0);
+      INSERT INTO localqueue_counts (queue, processing) VALUES ('q', 1) ON CONFLICT DO UPDATE SET processing = processing + 1`;
+    other.exec(insert);
+    const prepare = (sql: string): Statement => {
+      const statement = db.prepare(sql);
+      const get: Statement["get"] = (parameters) => {
+        const row = statement.get(parameters);
+        other.exec(insert); // somebody is quick
+        return row;
+      };
+      return { ...statement, get };
+    };
+    const reader = { ...db, inTransaction: true, prepare };
+    const context = { directory, file: connection.file, driver, reader: () => reader } as unknown as SideContext;
+    expect(diagnose({ queue: "q" }, context)).toMatchObject({ processing: 1, activeLeases: 0, expiredLeases: 1 });
+  });
+
   test("count the transactions of this program, what was in them, and its waits for the lock", async () => {
     const directory = tempDirectory();
     const queue = openQueue({ directory });
@@ -239,6 +271,24 @@ describe("the diagnostics of a queue", () => {
     expect(await queue.diagnostics()).toMatchObject({ longestRunningJobId: null, longestRunningMs: null });
     await worker.stop();
     await running;
+  });
+
+  test("do not take a job for running that was not begun, was given back, or is another queue's", () => {
+    const now = cellTime(monotonicMs());
+    const worker = (queue: string, started: readonly number[]): Parameters<typeof longestRunning>[0] => {
+      const cells = new SharedArrayBuffer(started.length * 4);
+      new Int32Array(cells).set(started);
+      const held = started.map((_, slot) => ({ id: 10 + slot, receipt: "r", slot }));
+      return [
+        { settings: { queue, cells } as ConsumerOnWire, held: () => [{ id: 1, receipt: "old", slot: 0 }, ...held] },
+      ];
+    };
+    const idle = { longestRunningJobId: null, longestRunningMs: null };
+    expect(longestRunning(worker("q", [SLOT.waiting, SLOT.returned]), "q")).toEqual(idle);
+    expect(longestRunning(worker("another", [now]), "q")).toEqual(idle);
+    const { longestRunningJobId, longestRunningMs } = longestRunning(worker("q", [now - 50, now - 500, now]), "q");
+    expect(longestRunningJobId).toBe(11);
+    expect(between(longestRunningMs, 500, 5_000)).toBe(true);
   });
 
   test("warn when done jobs outgrow the work", async () => {
