@@ -43,6 +43,22 @@ export class EmptyError extends LocalQueueError {
   override readonly code = "EMPTY" as const;
 }
 
+/** There was no room in time: the queue holds `maxPendingJobs` jobs. Nothing was added. Code `FULL`. */
+export class FullError extends LocalQueueError {
+  static {
+    FullError.prototype.name = "FullError";
+  }
+  override readonly code = "FULL" as const;
+}
+
+/** There is no such job, or not in the state that was asked for. Code `NOT_FOUND`. */
+export class NotFoundError extends LocalQueueError {
+  static {
+    NotFoundError.prototype.name = "NotFoundError";
+  }
+  override readonly code = "NOT_FOUND" as const;
+}
+
 /**
  * The receipt no longer holds the job: its lease ended, it was settled already, or somebody else holds it now.
  * Nothing was changed. Code `LEASE_EXPIRED`.

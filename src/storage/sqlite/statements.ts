@@ -10,7 +10,7 @@ import type { Database, Statement } from "./driver.ts";
 const HELD = "id = :id AND queue = :queue AND status = 1 AND receipt = :receipt AND lease_until > :now";
 
 /** A number that other programs wrote, as far as JavaScript can hold it: some libraries throw otherwise. */
-const safe = (column: string): string => `max(min(${column}, 9007199254740991), -9007199254740991)`;
+export const safe = (column: string): string => `max(min(${column}, 9007199254740991), -9007199254740991)`;
 
 /** Longer payloads are handed from thread to thread as bytes, without a copy. */
 export const TEXT_BYTES: number = 64 * 1024;
