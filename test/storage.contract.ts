@@ -1,4 +1,5 @@
 import { describe } from "vitest";
+import { capacityContract } from "./contract/capacity.ts";
 import { claimingContract } from "./contract/claiming.ts";
 import { puttingContract } from "./contract/putting.ts";
 import { transitionsContract } from "./contract/transitions.ts";
@@ -12,5 +13,6 @@ export function storageContract(backend: Backend): void {
     puttingContract(backend);
     claimingContract(backend);
     waitingContract(backend);
+    capacityContract(backend);
   });
 }
