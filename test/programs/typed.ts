@@ -13,6 +13,7 @@ import {
   type ExponentialOptions,
   type FailOptions,
   type FailureReason,
+  FullError,
   type Handler,
   type HandlerContext,
   type Job,
@@ -162,6 +163,7 @@ async function work(queue: SimpleQueue<Email>): Promise<void> {
 
 function explain(error: unknown): LocalQueueErrorCode | "unknown" {
   if (error instanceof EmptyError) same<typeof error.code, "EMPTY">();
+  if (error instanceof FullError) same<typeof error.code, "FULL">();
   if (error instanceof LeaseExpiredError) same<typeof error.code, "LEASE_EXPIRED">();
   if (error instanceof QueueClosedError) same<typeof error.code, "CLOSED">();
   if (error instanceof PayloadError) same<typeof error.code, "PAYLOAD">();
