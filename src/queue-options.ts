@@ -33,11 +33,16 @@ export interface SimpleQueueOptions<T> {
   readonly fsync?: boolean | undefined;
   /** Turns payloads into bytes and back. Default `jsonSerializer`. */
   readonly serializer?: Serializer<T> | undefined;
+  /**
+   * How many jobs, ready (or delayed) and processing, the queue may hold for this object to put more: 1 to 2^53 - 1.
+   * Default: any number.
+   */
+  readonly maxPendingJobs?: number | undefined;
 }
 
 /** How long a call may take. */
 export interface WaitOptions {
-  /** Bounds the whole call, in milliseconds; 0 = do not wait. Default: wait for work for ever, for a lock 30 s. */
+  /** Bounds the whole call, in milliseconds; 0 = do not wait. Default: wait for work or room for ever, for a lock 30 s. */
   readonly timeoutMs?: number | undefined;
   /** Ends the wait: the call rejects with `signal.reason`. */
   readonly signal?: AbortSignal | undefined;
@@ -77,6 +82,7 @@ export const readQueueOptions: OptionsReader<Queue> = optionsReader<Queue>({
   maxRetries: option(whole.retries, 3),
   fsync: optional(boolean),
   serializer: option<Serializer<unknown>>(serializer, jsonSerializer),
+  maxPendingJobs: optional(integer(1, Number.MAX_SAFE_INTEGER)),
 });
 
 const wait: KnownOptions<Full<WaitOptions>> = { timeoutMs: optional(finite(0)), signal: optional(abortSignal) };

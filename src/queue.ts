@@ -76,6 +76,7 @@ export class SimpleQueue<T = unknown> {
   readonly #name: string;
   readonly #leaseMs: number;
   readonly #maxRetries: number;
+  readonly #maxPendingJobs: number | undefined;
   readonly #serializer: Serializer<T>;
   readonly #storage: Storage;
   readonly #consumers = new Set<AttachedConsumer>();
@@ -85,12 +86,13 @@ export class SimpleQueue<T = unknown> {
 
   /** `location` is a directory, as a path or a `file:` URL; it is created with its parents when it is first used. */
   constructor(location: string | URL, options?: SimpleQueueOptions<T>) {
-    const { name, leaseMs, maxRetries, fsync, serializer } = readQueueOptions(options);
+    const { name, leaseMs, maxRetries, fsync, serializer, maxPendingJobs } = readQueueOptions(options);
     this.#name = name;
     this.#leaseMs = leaseMs;
     this.#maxRetries = maxRetries;
+    this.#maxPendingJobs = maxPendingJobs;
     this.#serializer = serializer as Serializer<T>;
-    this.#storage = openStorage(location, { queue: name, fsync, text: serializer === jsonSerializer });
+    this.#storage = openStorage(location, { queue: name, fsync, maxPendingJobs, text: serializer === jsonSerializer });
     internals.set(this, {
       name,
       leaseMs,
@@ -103,7 +105,8 @@ export class SimpleQueue<T = unknown> {
 
   /**
    * Adds a job and resolves once it is committed. With a `jobId` that the queue knows already, nothing is changed and
-   * the id is that of the existing job. Rejects with `PayloadError`, `StorageError`, `QueueClosedError`.
+   * the id is that of the existing job. While the queue holds `maxPendingJobs`, waits for room. Rejects with
+   * `PayloadError`, `FullError` (no room in time), `StorageError`, `QueueClosedError`.
    */
   async put(data: T, options?: PutOptions): Promise<Enqueued> {
     const { jobId, delayMs, maxRetries, timeoutMs, signal } = readPutOptions(options);
@@ -116,7 +119,10 @@ export class SimpleQueue<T = unknown> {
     return enqueued as Enqueued;
   }
 
-  /** Adds all items in one transaction, or none. The results are in the order of the items. Rejects as `put` does. */
+  /**
+   * Adds all items in one transaction, or none. The results are in the order of the items. Rejects as `put` does, and
+   * with `FullError` at once if there are more new ones than `maxPendingJobs`.
+   */
   async putMany(items: Iterable<T | EnqueueItem<T>>, options?: WaitOptions): Promise<Enqueued[]> {
     const { timeoutMs, signal } = readWaitOptions(options);
     const left = countdown(timeoutMs);
@@ -264,11 +270,12 @@ export class SimpleQueue<T = unknown> {
       serializer: this.#serializer,
       leaseMs: this.#leaseMs,
       maxRetries: this.#maxRetries,
+      maxPendingJobs: this.#maxPendingJobs,
     });
   }
 
   /**
-   * Ends what waits for a job at once (`QueueClosedError`), stops the workers on this queue gracefully (until then
+   * Ends what waits for a job or for room at once (`QueueClosedError`), stops the workers on this queue gracefully (until then
    * their handlers may still put and settle), and commits what was accepted, or rejects it after 500 ms if the
    * database is locked. Jobs claimed by hand stay leased. Idempotent.
    */
@@ -284,6 +291,7 @@ export class SimpleQueue<T = unknown> {
 
   async #close(): Promise<void> {
     this.#ending.abort(this.#closedError());
+    this.#storage.stopWaiting();
     if (this.#consumers.size > 0) await Promise.all(Array.from(this.#consumers, (consumer) => consumer.stop()));
     await this.#storage.close();
   }

@@ -8,7 +8,10 @@ import type { FailureReason, JobState } from "../state.ts";
  * `signal.reason` for a wait that was aborted.
  */
 export interface Storage {
-  /** Adds all entries in one transaction, or none. Payloads are copied before the call returns. */
+  /**
+   * Adds all entries in one transaction, or none. Payloads are copied before the call returns. Where there is a limit
+   * waits for room, in the order of the calls; rejects with `FullError` when none came in time.
+   */
   put(entries: readonly Entry[], wait: Wait): Promise<Enqueued[]>;
   /** Claims up to `limit` due jobs in one transaction, lowest id first. Resolves to `[]` when the wait ends. */
   claim(request: ClaimRequest): Promise<Delivery[]>;
@@ -29,6 +32,8 @@ export interface Storage {
   diagnostics(): Promise<StorageDiagnostics>;
   /** A consumer whose leases the storage renews, also while this thread's event loop is blocked. */
   consume(settings: ConsumerSettings, listener: ConsumerListener): Consumer;
+  /** No put waits for room any more: those that do, and those that would, reject with `QueueClosedError`. */
+  stopWaiting(): void;
   /**
    * Ends waiting calls at once (`QueueClosedError`); commits what was accepted, or rejects it after 500 ms when the
    * database is locked. Idempotent.
@@ -43,11 +48,13 @@ export interface StorageSettings {
   /** Payloads are text: deliveries carry it as such where that loses nothing, which is cheaper than bytes. */
   readonly text?: boolean | undefined;
   readonly fsync: boolean | undefined;
+  /** How many jobs may be ready or processing for this object to add more. */
+  readonly maxPendingJobs?: number | undefined;
 }
 
 /** How long a call may take. */
 export interface Wait {
-  /** For the whole call; 0 = do not wait; absent = for work for ever, for a lock 30 s. */
+  /** For the whole call; 0 = do not wait; absent = for work or room for ever, for a lock 30 s. */
   readonly timeoutMs?: number | undefined;
   readonly signal?: AbortSignal | undefined;
 }

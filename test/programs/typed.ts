@@ -18,6 +18,7 @@ import {
   type FailureReason,
   type FileDiagnostics,
   type FindOptions,
+  FullError,
   type Handler,
   type HandlerContext,
   type Job,
@@ -73,7 +74,14 @@ const serializer: Serializer<Email> = {
 };
 const json: JsonSerializer = jsonSerializer;
 const wait: WaitOptions = { timeoutMs: 5_000, signal: undefined };
-const options: SimpleQueueOptions<Email> = { name: "emails", leaseMs: 30_000, maxRetries: 3, fsync: false, serializer };
+const options: SimpleQueueOptions<Email> = {
+  name: "emails",
+  leaseMs: 30_000,
+  maxRetries: 3,
+  fsync: false,
+  serializer,
+  maxPendingJobs: 1_000,
+};
 
 async function produce(queue: SimpleQueue<Email>): Promise<void> {
   const put: PutOptions = { jobId: "first", delayMs: 0, maxRetries: 1, ...wait };
@@ -187,6 +195,7 @@ async function work(queue: SimpleQueue<Email>): Promise<void> {
 
 function explain(error: unknown): LocalQueueErrorCode | "unknown" {
   if (error instanceof EmptyError) same<typeof error.code, "EMPTY">();
+  if (error instanceof FullError) same<typeof error.code, "FULL">();
   if (error instanceof LeaseExpiredError) same<typeof error.code, "LEASE_EXPIRED">();
   if (error instanceof QueueClosedError) same<typeof error.code, "CLOSED">();
   if (error instanceof PayloadError) same<typeof error.code, "PAYLOAD">();

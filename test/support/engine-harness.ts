@@ -15,6 +15,7 @@ import {
   type LeaseNews,
   type Origin,
   type PutCommand,
+  type Refused,
   SIGNAL,
   SIGNALS,
   SLOT,
@@ -76,7 +77,7 @@ interface AnswerFields {
   readonly extended: number;
   readonly reclaimed: number;
   readonly stats: QueueStats;
-  readonly refused: "lost" | "aborted" | "closed";
+  readonly refused: Refused;
   readonly error: ErrorOnWire;
 }
 
@@ -92,7 +93,7 @@ interface ElapseOptions {
   readonly ticking?: boolean;
 }
 
-type PutOptions = Partial<Pick<PutCommand, "fsync" | "lockMs" | "session" | "queue">> & {
+type PutOptions = Partial<Pick<PutCommand, "fsync" | "lockMs" | "session" | "queue" | "maxPending" | "waitMs">> & {
   readonly jobId?: string;
   readonly delayMs?: number;
   readonly maxAttempts?: number;
@@ -223,6 +224,10 @@ export class TestEngine {
 
   stats(queue: string = QUEUE): Call {
     return this.#command((id) => ({ op: "stats", ...base(id), queue }));
+  }
+
+  stopWaiting(session = 1): void {
+    this.engine.receive({ kind: "stopWaiting", session });
   }
 
   abort(call: Call): void {

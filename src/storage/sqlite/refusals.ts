@@ -1,8 +1,8 @@
-import { LeaseExpiredError, PayloadError, QueueClosedError, StorageError } from "../../errors.ts";
-import type { ErrorOnWire } from "./protocol.ts";
+import { FullError, LeaseExpiredError, PayloadError, QueueClosedError, StorageError } from "../../errors.ts";
+import type { ErrorOnWire, Refused } from "./protocol.ts";
 
 /** Why the engine did not do what was asked. */
-export function refusal(refused: "lost" | "aborted" | "closed", signal: AbortSignal | undefined): unknown {
+export function refusal(refused: Refused, signal: AbortSignal | undefined): unknown {
   switch (refused) {
     case "lost":
       return new LeaseExpiredError(
@@ -12,6 +12,10 @@ export function refusal(refused: "lost" | "aborted" | "closed", signal: AbortSig
       return signal?.reason;
     case "closed":
       return new QueueClosedError("The queue was closed.");
+    case "full":
+      return new FullError("The queue is full: it holds `maxPendingJobs` jobs. Nothing was added; try again later.");
+    case "oversized":
+      return new FullError("More jobs than `maxPendingJobs` at once never fit. Nothing was added; put them in parts.");
   }
 }
 

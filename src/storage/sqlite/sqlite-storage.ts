@@ -27,6 +27,7 @@ import { weightOf } from "./outgoing.ts";
 import {
   type Answer,
   type AnswerOf,
+  CLOSING,
   type ClaimCommand,
   cellTime,
   type ExtendCommand,
@@ -47,7 +48,7 @@ import { Tally } from "./tally.ts";
 
 /** How long an operation without a time-out of its own waits for the database's lock. */
 const LOCK_MS = 30_000;
-/** Looking without waiting still gives a writer that is just committing this long. */
+/** What does not wait still gives a writer that is just committing this long. */
 const LOOK_LOCK_MS = 50;
 /** What is still to be done while closing waits no longer than this. */
 const CLOSING_LOCK_MS = 500;
@@ -63,19 +64,25 @@ class SqliteStorage implements Storage {
   readonly #origin: Origin;
   readonly #consumers = new Set<SqliteConsumer>();
   readonly #underWay = new Tally();
+  /** No put waits for room any more. */
+  #hasty = false;
   #client: Client | undefined;
   #closing: Promise<void> | undefined;
 
-  constructor(directory: string, { queue, fsync = false, text = false }: StorageSettings) {
+  constructor(directory: string, { queue, fsync = false, text = false, maxPendingJobs: maxPending }: StorageSettings) {
     this.#directory = directory;
-    this.#origin = { session: ++sessions, queue, fsync, text };
+    this.#origin = { session: ++sessions, queue, fsync, text, maxPending };
   }
 
-  put(entries: readonly Entry[], { timeoutMs = LOCK_MS, signal }: Wait): Promise<Enqueued[]> {
+  put(entries: readonly Entry[], { timeoutMs, signal }: Wait): Promise<Enqueued[]> {
     const jobs = entries.map(ownJob);
     const bytes = weightOf(jobs);
-    const command: PutCommand = { op: "put", id: 0, ...this.#origin, lockMs: timeoutMs, bytes, entries: jobs };
-    return this.#request({ command, bytes, patienceMs: timeoutMs, signal, read: put });
+    const lockMs = timeoutMs === 0 ? LOOK_LOCK_MS : (timeoutMs ?? LOCK_MS);
+    const command: PutCommand = { op: "put", id: 0, ...this.#origin, lockMs, bytes, entries: jobs, waitMs: undefined };
+    if (command.maxPending !== undefined) {
+      command.waitMs = this.#hasty ? CLOSING : (timeoutMs ?? Number.POSITIVE_INFINITY);
+    }
+    return this.#request({ command, bytes, patienceMs: lockMs, signal, read: put });
   }
 
   claim({ limit, leaseMs, timeoutMs, signal }: ClaimRequest): Promise<Delivery[]> {
@@ -198,7 +205,14 @@ class SqliteStorage implements Storage {
     return consumer;
   }
 
+  stopWaiting(): void {
+    if (this.#hasty || this.#origin.maxPending === undefined) return;
+    this.#hasty = true;
+    this.#client?.stopWaiting(this.#origin.session);
+  }
+
   close(): Promise<void> {
+    this.stopWaiting();
     this.#closing ??= this.#close();
     return this.#closing;
   }

@@ -18,8 +18,8 @@ type PackedJob = readonly [payload: NewJob["payload"], jobId: string | null, del
 
 type PackedCommand =
   /** One job, as a rule: without arrays of its own. */
-  | readonly [...Header<"put">, bytes: number, ...PackedJob]
-  | readonly [...Header<"putMany">, bytes: number, jobs: readonly PackedJob[]]
+  | readonly [...Header<"put">, bytes: number, waitMs: number | undefined, ...PackedJob]
+  | readonly [...Header<"putMany">, bytes: number, waitMs: number | undefined, jobs: readonly PackedJob[]]
   | readonly [
       ...Header<"claim">,
       limit: number,
@@ -43,7 +43,8 @@ export function packToEngine(message: ToEngine, transfer: ArrayBuffer[]): Packed
   return message.commands.map((command) => {
     // One object for all that have it in common: a message contains each object once.
     if (command.session !== origin?.session) {
-      origin = { session: command.session, queue: command.queue, fsync: command.fsync, text: command.text };
+      const { session, queue, fsync, text, maxPending } = command;
+      origin = { session, queue, fsync, text, maxPending };
     }
     return packCommand(command, origin, transfer);
   });
@@ -53,11 +54,11 @@ function packCommand(command: Command, origin: Origin, transfer: ArrayBuffer[]):
   const { id, lockMs } = command;
   switch (command.op) {
     case "put": {
-      const { bytes, entries } = command;
+      const { bytes, waitMs, entries } = command;
       const jobs = entries.map((job) => packJob(job, transfer));
       const [first] = jobs;
-      if (first !== undefined && jobs.length === 1) return ["put", id, origin, lockMs, bytes, ...first];
-      return ["putMany", id, origin, lockMs, bytes, jobs];
+      if (first !== undefined && jobs.length === 1) return ["put", id, origin, lockMs, bytes, waitMs, ...first];
+      return ["putMany", id, origin, lockMs, bytes, waitMs, jobs];
     }
     case "claim": {
       const { limit, leaseMs, waitMs, consumer, slot } = command;
@@ -95,40 +96,30 @@ function isBatch(message: PackedToEngine): message is readonly PackedCommand[] {
 }
 
 function unpackCommand(packed: PackedCommand): Command {
-  const [, id, { session, queue, fsync, text }, lockMs] = packed;
+  const [, id, origin, lockMs] = packed;
   switch (packed[0]) {
     case "put": {
-      const [op, , , , bytes, payload, jobId, delayMs, maxAttempts] = packed;
-      return {
-        op,
-        id,
-        session,
-        queue,
-        fsync,
-        text,
-        lockMs,
-        bytes,
-        entries: [{ payload, jobId, delayMs, maxAttempts }],
-      };
+      const [op, , , , bytes, waitMs, payload, jobId, delayMs, maxAttempts] = packed;
+      return { ...origin, op, id, lockMs, bytes, waitMs, entries: [{ payload, jobId, delayMs, maxAttempts }] };
     }
     case "putMany": {
-      const [, , , , bytes, jobs] = packed;
-      return { op: "put", id, session, queue, fsync, text, lockMs, bytes, entries: jobs.map(unpackJob) };
+      const [, , , , bytes, waitMs, jobs] = packed;
+      return { ...origin, op: "put", id, lockMs, bytes, waitMs, entries: jobs.map(unpackJob) };
     }
     case "claim": {
       const [op, , , , limit, leaseMs, waitMs, consumer, slot] = packed;
-      return { op, id, session, queue, fsync, text, lockMs, limit, leaseMs, waitMs, consumer, slot };
+      return { ...origin, op, id, lockMs, limit, leaseMs, waitMs, consumer, slot };
     }
     case "settle": {
       const [op, , , , job, receipt, move] = packed;
-      return { op, id, session, queue, fsync, text, lockMs, lease: { id: job, receipt }, move };
+      return { ...origin, op, id, lockMs, lease: { id: job, receipt }, move };
     }
     case "extend": {
       const [op, , , , job, receipt, ms] = packed;
-      return { op, id, session, queue, fsync, text, lockMs, lease: { id: job, receipt }, ms };
+      return { ...origin, op, id, lockMs, lease: { id: job, receipt }, ms };
     }
     default:
-      return { op: packed[0], id, session, queue, fsync, text, lockMs };
+      return { ...origin, op: packed[0], id, lockMs };
   }
 }
 
