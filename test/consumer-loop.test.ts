@@ -63,7 +63,16 @@ class Script {
 
 function delivery(id: number): Delivery {
   const receipt = `receipt ${id}`;
-  return { id, receipt, payload: new Uint8Array(), attempt: 1, jobId: undefined, leaseUntil: 0, enqueuedAt: 0 };
+  return {
+    id,
+    receipt,
+    payload: new Uint8Array(),
+    attempt: 1,
+    jobId: undefined,
+    leaseUntil: 0,
+    enqueuedAt: 0,
+    context: undefined,
+  };
 }
 
 /** Runs a loop on the script until it has logged `last`, or stops it right after its start. */

@@ -19,11 +19,20 @@ function fromEngine(message: FromEngine): { arrived: FromEngine; handedOver: num
 const one = { session: 1, queue: "default", fsync: false, lockMs: 30_000 };
 const other = { session: 2, queue: "another", fsync: true, lockMs: 0 };
 const lease = { id: 17, receipt: "a receipt" };
-const job = { payload: '{"a":"é"}', jobId: null, delayMs: 0, maxAttempts: 4 };
+const job = { payload: '{"a":"é"}', jobId: null, delayMs: 0, maxAttempts: 4, context: undefined };
 
 const commands: Command[] = [
   { op: "put", id: 0, ...one, bytes: 300, entries: [job] },
-  { op: "put", id: 1, ...other, bytes: 600, entries: [{ ...job, jobId: "known" }, job] },
+  {
+    op: "put",
+    id: 1,
+    ...other,
+    bytes: 600,
+    entries: [
+      { ...job, jobId: "known" },
+      { ...job, context: "trace" },
+    ],
+  },
   { op: "put", id: 2, ...one, bytes: 300, entries: [{ ...job, payload: new Uint8Array([0, 255, 7]) }] },
   { op: "claim", id: 3, ...one, limit: 5, leaseMs: 10, waitMs: Infinity, consumer: undefined, slot: undefined },
   { op: "claim", id: 4, ...one, limit: 1, leaseMs: 10, waitMs: 0, consumer: 9, slot: 0 },
@@ -38,6 +47,7 @@ const commands: Command[] = [
   { op: "extend", id: 7, ...one, lease, ms: 5 },
   { op: "reclaim", id: 8, ...one },
   { op: "stats", id: 9, ...other },
+  { op: "put", id: 10, ...one, bytes: 300, entries: [{ ...job, context: "trace" }] },
 ];
 
 test("commands arrive as they were sent", () => {
@@ -62,8 +72,8 @@ test("answers arrive as they were sent", () => {
       {
         id: 3,
         claimed: [
-          { ...delivery, jobId: "known" },
-          { ...delivery, jobId: undefined },
+          { ...delivery, jobId: "known", context: "trace" },
+          { ...delivery, jobId: undefined, context: undefined },
         ],
       },
       { id: 4, settled: "acked" },
@@ -104,7 +114,15 @@ test("a large payload is handed over rather than copied, text as UTF-8", () => {
 
 test("a payload travels without its neighbours in the memory that it shares", () => {
   const memory = new Uint8Array(100).fill(1);
-  const delivery = { id: 1, receipt: "r", attempt: 1, jobId: undefined, leaseUntil: 4, enqueuedAt: 3 };
+  const delivery = {
+    id: 1,
+    receipt: "r",
+    attempt: 1,
+    jobId: undefined,
+    leaseUntil: 4,
+    enqueuedAt: 3,
+    context: undefined,
+  };
   const { arrived } = fromEngine({
     kind: "reply",
     answers: [{ id: 0, claimed: [{ ...delivery, payload: memory.subarray(10, 13) }] }],

@@ -49,6 +49,8 @@ export interface Entry {
   readonly delayMs: number;
   /** Deliveries allowed in all. */
   readonly maxAttempts: number;
+  /** What links the job to the trace of its producer: stored, and given back with each delivery. */
+  readonly context?: string | undefined;
 }
 
 /** The outcome of a put. */
@@ -77,6 +79,8 @@ export interface Delivery extends Lease {
   /** Milliseconds since the epoch. */
   readonly leaseUntil: number;
   readonly enqueuedAt: number;
+  /** See `Entry`. */
+  readonly context: string | undefined;
 }
 
 /** The ways in which the holder ends a delivery. */

@@ -102,6 +102,8 @@ export interface NewJob {
   readonly jobId: string | null;
   readonly delayMs: number;
   readonly maxAttempts: number;
+  /** The trace that the job belongs to, see `Entry`. */
+  readonly context?: string | undefined;
 }
 
 export interface ClaimCommand extends CommandBase {

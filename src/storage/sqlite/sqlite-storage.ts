@@ -189,9 +189,9 @@ const reclaimed = (answer: AnswerOf<"reclaimed">): number => answer.reclaimed;
 const stats = (answer: AnswerOf<"stats">): QueueStats => answer.stats;
 
 /** The job as it will be stored, whatever the caller does to its buffer after the call. */
-function ownJob({ payload, jobId, delayMs, maxAttempts }: Entry): NewJob {
+function ownJob({ payload, jobId, delayMs, maxAttempts, context }: Entry): NewJob {
   const own = typeof payload === "string" ? payload : Uint8Array.prototype.slice.call(payload);
-  return { payload: own, jobId: jobId ?? null, delayMs, maxAttempts };
+  return { payload: own, jobId: jobId ?? null, delayMs, maxAttempts, context };
 }
 
 /** Calls `forget` when the settlement, or its refusal, shows that the delivery is over. */

@@ -51,8 +51,10 @@ export type StatementName =
   | "schemaVersion";
 
 export const SQL: Readonly<Record<StatementName, string>> = {
-  put: `INSERT INTO messages (queue, payload, status, attempts, max_attempts, available_at, job_id, created_at, updated_at)
-    VALUES (:queue, CAST(:payload AS BLOB), 0, 0, :maxAttempts, :now + :delayMs, :jobId, :now, :now) ON CONFLICT DO NOTHING`,
+  put: `INSERT INTO messages (queue, payload, status, attempts, max_attempts, available_at, job_id, trace_context,
+      created_at, updated_at)
+    VALUES (:queue, CAST(:payload AS BLOB), 0, 0, :maxAttempts, :now + :delayMs, :jobId, :context,
+      :now, :now) ON CONFLICT DO NOTHING`,
 
   findByJobId: `SELECT id FROM messages INDEXED BY idx_messages_job_id WHERE queue = :queue AND job_id = :jobId`,
 
@@ -92,7 +94,7 @@ export const SQL: Readonly<Record<StatementName, string>> = {
       receipt = :receipt, lease_until = :now + :leaseMs, updated_at = :now
     WHERE status = 0 AND id = (
       SELECT id FROM messages INDEXED BY localqueue_ready WHERE ${READY} ORDER BY id LIMIT 1)
-    RETURNING id, CAST(payload AS BLOB) AS payload, ${safe("attempts")} AS attempts, job_id,
+    RETURNING id, CAST(payload AS BLOB) AS payload, ${safe("attempts")} AS attempts, job_id, trace_context,
       ${safe("created_at")} AS created_at`,
 
   ack: `UPDATE messages SET status = 2, receipt = NULL, lease_until = NULL, updated_at = :now WHERE ${HELD}`,

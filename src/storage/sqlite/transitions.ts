@@ -37,8 +37,16 @@ export class Transitions {
   }
 
   put(queue: string, job: NewJob, now: number): Enqueued {
-    const { payload, jobId, delayMs, maxAttempts } = job;
-    const { changes, lastInsertRowid } = this.#sql.put.run({ queue, payload, maxAttempts, delayMs, jobId, now });
+    const { payload, jobId, delayMs, maxAttempts, context = null } = job;
+    const { changes, lastInsertRowid } = this.#sql.put.run({
+      queue,
+      payload,
+      maxAttempts,
+      delayMs,
+      jobId,
+      context,
+      now,
+    });
     if (changes > 0) {
       this.#moved(queue, undefined, "ready", 1);
       return { id: lastInsertRowid, inserted: true };
@@ -93,6 +101,7 @@ export class Transitions {
       jobId: (row["job_id"] as string | null) ?? undefined,
       enqueuedAt: row["created_at"] as number,
       leaseUntil: now + leaseMs,
+      context: (row["trace_context"] as string | null) ?? undefined,
     };
   }
 

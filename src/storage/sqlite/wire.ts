@@ -14,7 +14,14 @@ const encoder = new TextEncoder();
 
 type Header<Op extends string> = readonly [op: Op, id: number, origin: Origin, lockMs: number];
 
-type PackedJob = readonly [payload: NewJob["payload"], jobId: string | null, delayMs: number, maxAttempts: number];
+type PackedJob = readonly [
+  payload: NewJob["payload"],
+  jobId: string | null,
+  delayMs: number,
+  maxAttempts: number,
+  /** Left out if there is none: as a rule. */
+  context?: string,
+];
 
 type PackedCommand =
   /** One job, as a rule: without arrays of its own. */
@@ -73,10 +80,11 @@ function packCommand(command: Command, origin: Origin, transfer: ArrayBuffer[]):
   }
 }
 
-function packJob({ payload, jobId, delayMs, maxAttempts }: NewJob, transfer: ArrayBuffer[]): PackedJob {
+function packJob({ payload, jobId, delayMs, maxAttempts, context }: NewJob, transfer: ArrayBuffer[]): PackedJob {
   const long = typeof payload === "string" && payload.length >= LARGE_BYTES;
   const packed = long ? encoder.encode(payload) : payload;
-  return [typeof packed === "string" ? packed : packBytes(packed, transfer), jobId, delayMs, maxAttempts];
+  const own = typeof packed === "string" ? packed : packBytes(packed, transfer);
+  return context === undefined ? [own, jobId, delayMs, maxAttempts] : [own, jobId, delayMs, maxAttempts, context];
 }
 
 function packBytes(bytes: Uint8Array, transfer: ArrayBuffer[]): Uint8Array {
@@ -98,8 +106,9 @@ function unpackCommand(packed: PackedCommand): Command {
   const [, id, { session, queue, fsync }, lockMs] = packed;
   switch (packed[0]) {
     case "put": {
-      const [op, , , , bytes, payload, jobId, delayMs, maxAttempts] = packed;
-      return { op, id, session, queue, fsync, lockMs, bytes, entries: [{ payload, jobId, delayMs, maxAttempts }] };
+      const [op, , , , bytes, payload, jobId, delayMs, maxAttempts, context] = packed;
+      const entries = [{ payload, jobId, delayMs, maxAttempts, context }];
+      return { op, id, session, queue, fsync, lockMs, bytes, entries };
     }
     case "putMany": {
       const [, , , , bytes, jobs] = packed;
@@ -122,8 +131,8 @@ function unpackCommand(packed: PackedCommand): Command {
   }
 }
 
-function unpackJob([payload, jobId, delayMs, maxAttempts]: PackedJob): NewJob {
-  return { payload, jobId, delayMs, maxAttempts };
+function unpackJob([payload, jobId, delayMs, maxAttempts, context]: PackedJob): NewJob {
+  return { payload, jobId, delayMs, maxAttempts, context };
 }
 
 type PackedDelivery = readonly [
@@ -134,6 +143,7 @@ type PackedDelivery = readonly [
   jobId: string | undefined,
   leaseUntil: number,
   enqueuedAt: number,
+  context?: string,
 ];
 
 type PackedAnswer =
@@ -175,8 +185,10 @@ function packAnswer(answer: Answer, transfer: ArrayBuffer[]): PackedAnswer {
 }
 
 function packDelivery(delivery: Delivery, transfer: ArrayBuffer[]): PackedDelivery {
-  const { id, receipt, payload, attempt, jobId, leaseUntil, enqueuedAt } = delivery;
-  return [id, receipt, packBytes(payload, transfer), attempt, jobId, leaseUntil, enqueuedAt];
+  const { id, receipt, attempt, jobId, leaseUntil, enqueuedAt, context } = delivery;
+  const payload = packBytes(delivery.payload, transfer);
+  if (context === undefined) return [id, receipt, payload, attempt, jobId, leaseUntil, enqueuedAt];
+  return [id, receipt, payload, attempt, jobId, leaseUntil, enqueuedAt, context];
 }
 
 export function unpackFromEngine(message: PackedFromEngine): FromEngine {
@@ -202,6 +214,6 @@ function unpackAnswer(packed: PackedAnswer): Answer {
 }
 
 function unpackDelivery(packed: PackedDelivery): Delivery {
-  const [id, receipt, payload, attempt, jobId, leaseUntil, enqueuedAt] = packed;
-  return { id, receipt, payload, attempt, jobId, leaseUntil, enqueuedAt };
+  const [id, receipt, payload, attempt, jobId, leaseUntil, enqueuedAt, context] = packed;
+  return { id, receipt, payload, attempt, jobId, leaseUntil, enqueuedAt, context };
 }
