@@ -1,3 +1,14 @@
+export type {
+  ChannelMessages,
+  ClaimMessage,
+  ErrorMessage,
+  HandlerEndMessage,
+  HandlerMessage,
+  LeaseLostMessage,
+  PutEndMessage,
+  PutMessage,
+  SettleMessage,
+} from "./channels.ts";
 export {
   EmptyError,
   FullError,

@@ -1,5 +1,6 @@
 import { unlessAborted, withEither } from "./abort.ts";
-import { EmptyError, QueueClosedError } from "./errors.ts";
+import * as channels from "./channels.ts";
+import { EmptyError, LeaseExpiredError, QueueClosedError } from "./errors.ts";
 import {
   ClaimedJob,
   draftsOf,
@@ -102,7 +103,7 @@ export class SimpleQueue<T = unknown> {
     const encoding = encode(this.#serializer, data);
     const payload = encoding instanceof Promise ? await unlessAborted(encoding, signal) : encoding;
     const entry = { payload, jobId, delayMs, maxAttempts: (maxRetries ?? this.#maxRetries) + 1 };
-    const [enqueued] = await this.#storage.put([entry], { timeoutMs: left(), signal });
+    const [enqueued] = await channels.put(this.#storage, this.#name, [entry], { timeoutMs: left(), signal });
     return enqueued as Enqueued;
   }
 
@@ -124,7 +125,7 @@ export class SimpleQueue<T = unknown> {
       delayMs,
       maxAttempts: (maxRetries ?? this.#maxRetries) + 1,
     }));
-    return this.#storage.put(entries, { timeoutMs: left(), signal });
+    return channels.put(this.#storage, this.#name, entries, { timeoutMs: left(), signal });
   }
 
   /**
@@ -201,8 +202,13 @@ export class SimpleQueue<T = unknown> {
    */
   async extendLease(job: Lease, ms: number): Promise<void> {
     const lease = readLease(job);
-    const leaseUntil = await this.#storage.extend(lease, extension(ms, "ms"));
-    ClaimedJob.leaseMoved(job, leaseUntil);
+    const extending = this.#storage.extend(lease, extension(ms, "ms"));
+    try {
+      ClaimedJob.leaseMoved(job, await extending);
+    } catch (error) {
+      this.#tellIfLost(error, job, lease);
+      throw error;
+    }
   }
 
   /**
@@ -282,6 +288,7 @@ export class SimpleQueue<T = unknown> {
   }
 
   #open(delivery: Delivery): ClaimedJob<T> | Promise<ClaimedJob<T>> {
+    channels.claimed(this.#name, delivery);
     const decoded = this.#serializer.decode(delivery.payload);
     if (!isPromiseLike(decoded)) return new ClaimedJob(delivery, decoded, this);
     return Promise.resolve(decoded).then((data) => new ClaimedJob(delivery, data, this));
@@ -304,13 +311,24 @@ export class SimpleQueue<T = unknown> {
     const lease = readLease(job);
     const settling = this.#storage.settle(lease, settlement);
     for (const consumer of this.#consumers) consumer.settledByHand(lease.receipt, settling, settlement, error);
-    await settling;
+    try {
+      const state = await settling;
+      channels.settled(this.#name, known(job, lease), settlement, state);
+    } catch (error) {
+      this.#tellIfLost(error, job, lease);
+      throw error;
+    }
+  }
+
+  #tellIfLost(error: unknown, job: Lease, lease: Lease): void {
+    if (error instanceof LeaseExpiredError) channels.leaseLost(this.#name, known(job, lease));
   }
 
   /** For deliveries that nobody waits for any more: if this fails, their lease runs out. */
   async #tryTo(settlement: Settlement, lease: Lease): Promise<void> {
     try {
-      await this.#storage.settle(lease, settlement);
+      const state = await this.#storage.settle(lease, settlement);
+      channels.settled(this.#name, lease, settlement, state);
     } catch {
       // The next operation that somebody waits for meets the same fault, and reports it.
     }
@@ -333,6 +351,11 @@ export class SimpleQueue<T = unknown> {
 
 function describeIfGiven(lastError: unknown): string | undefined {
   return lastError === undefined ? undefined : describeThrown(lastError);
+}
+
+/** What is known of a job that may be no more than an id and a receipt. */
+function known(job: Lease, lease: Lease): Lease | ClaimedJob<unknown> {
+  return job instanceof ClaimedJob ? job : lease;
 }
 
 function isPromiseLike<T>(value: T | PromiseLike<T>): value is PromiseLike<T> {

@@ -53,6 +53,7 @@ class Script {
       unreadable: () => ({ event: "release" }),
       handle: (job) => this.log.push(`handle ${job}`),
       conclude: async (): Promise<Ending> => ({ settlement: { event: "ack" }, error: undefined }),
+      settled: () => {},
       concluded: (job, _, state) => this.log.push(`${job} is ${state}`),
       leaseLost: (job) => this.log.push(`${job} is lost`),
       leaseRenewed: () => {},
