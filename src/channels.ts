@@ -57,7 +57,7 @@ export interface HandlerMessage extends ClaimMessage {}
 export interface HandlerEndMessage extends HandlerMessage {
   readonly durationMs: number;
   /** What became of the run; what becomes of the job, `localqueue:settle` tells. */
-  readonly outcome: Result["kind"];
+  readonly outcome: "returned" | "threw" | "timed out" | "interrupted" | "lease lost" | "abandoned";
   /** What the handler threw, or its time-out. */
   readonly error: unknown;
 }
@@ -137,7 +137,7 @@ async function putAndTell(storage: Storage, queue: string, entries: readonly Ent
     const durationMs = monotonicNow() - startedAt;
     for (const [i, message] of messages.entries()) {
       const { id, inserted } = enqueued[i] ?? { id: undefined, inserted: undefined };
-      putEnds.publish(Object.assign(message, { id, inserted, durationMs, error }));
+      putEnds.publish(Object.assign(message, { id, inserted, durationMs, error }) satisfies PutEndMessage);
     }
   };
   const linked = entries.map((entry, i) => ({ ...entry, context: readContext(messages[i]?.context) }));
@@ -191,7 +191,7 @@ export function runObserved({ message }: ObservedRun, handler: () => unknown): u
 export function runEnded({ message, startedAt }: ObservedRun, result: Result): void {
   const durationMs = monotonicNow() - startedAt;
   const error = "error" in result ? result.error : undefined;
-  handlerEnds.publish(Object.assign(message, { durationMs, outcome: result.kind, error }));
+  handlerEnds.publish(Object.assign(message, { durationMs, outcome: result.kind, error }) satisfies HandlerEndMessage);
 }
 
 type Settled = Pick<Lease, "id"> & Partial<Pick<Job<unknown>, "jobId" | "attempt">>;

@@ -5,26 +5,34 @@
  */
 import {
   type AttemptOptions,
+  type ChannelMessages,
+  type ClaimMessage,
   EmptyError,
   type Enqueued,
   EnqueueItem,
   type EnqueueItemOptions,
   type ErrorClass,
+  type ErrorMessage,
   type ExponentialOptions,
   type FailOptions,
   type FailureReason,
   type Handler,
   type HandlerContext,
+  type HandlerEndMessage,
+  type HandlerMessage,
   type Job,
   type JobsOptions,
   type JsonSerializer,
   jsonSerializer,
   type Lease,
   LeaseExpiredError,
+  type LeaseLostMessage,
   LocalQueueError,
   type LocalQueueErrorCode,
   type NackOptions,
   PayloadError,
+  type PutEndMessage,
+  type PutMessage,
   type PutOptions,
   QueueClosedError,
   type QueueStats,
@@ -36,6 +44,7 @@ import {
   RetryPolicy,
   type RunOptions,
   type Serializer,
+  type SettleMessage,
   SimpleQueue,
   type SimpleQueueOptions,
   StorageError,
@@ -153,6 +162,26 @@ async function work(queue: SimpleQueue<Email>): Promise<void> {
   same<(typeof worker)[typeof Symbol.asyncDispose], () => Promise<void>>();
 }
 
+/** Compiles only if a message of that channel has that type. */
+const tells = <N extends keyof ChannelMessages, M>(
+  ..._: Same<ChannelMessages[N], M> extends true ? [] : [N]
+): void => {};
+
+function listen(): void {
+  tells<"localqueue:put", PutMessage>();
+  tells<"localqueue:put:end", PutEndMessage>();
+  tells<"localqueue:claim", ClaimMessage>();
+  tells<"localqueue:handler", HandlerMessage>();
+  tells<"localqueue:handler:end", HandlerEndMessage>();
+  tells<"localqueue:settle", SettleMessage>();
+  tells<"localqueue:lease-lost", LeaseLostMessage>();
+  tells<"localqueue:error", ErrorMessage>();
+  const link = (message: PutMessage): void => {
+    message.context = message.queue;
+  };
+  same<Parameters<typeof link>, [message: PutMessage]>();
+}
+
 function explain(error: unknown): LocalQueueErrorCode | "unknown" {
   if (error instanceof EmptyError) same<typeof error.code, "EMPTY">();
   if (error instanceof LeaseExpiredError) same<typeof error.code, "LEASE_EXPIRED">();
@@ -196,6 +225,7 @@ async function main(): Promise<void> {
   await produce(queue);
   await consume(queue);
   await work(queue);
+  listen();
   const refused = mistakes(queue, new Worker(queue, () => {})).length;
   const stats: QueueStats = await queue.stats();
   await queue.close();

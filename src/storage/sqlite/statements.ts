@@ -89,13 +89,17 @@ export const SQL: Readonly<Record<StatementName, string>> = {
     WHERE status = 0 AND attempts >= :budget AND id = (
       SELECT id FROM messages INDEXED BY localqueue_ready WHERE ${READY} ORDER BY id LIMIT 1)`,
 
-  /** One job at a time: a list of ids would cost four times as much as the rest of the statement. */
+  /**
+   * One job at a time: a list of ids would cost four times as much as the rest of the statement. The few jobs that have
+   * a context get it after their `attempts`, since a column more would cost every claim 3 %.
+   */
   claim: `UPDATE messages SET status = 1, attempts = attempts + 1, max_attempts = coalesce(:budget, max_attempts),
       receipt = :receipt, lease_until = :now + :leaseMs, updated_at = :now
     WHERE status = 0 AND id = (
       SELECT id FROM messages INDEXED BY localqueue_ready WHERE ${READY} ORDER BY id LIMIT 1)
-    RETURNING id, CAST(payload AS BLOB) AS payload, ${safe("attempts")} AS attempts, job_id, trace_context,
-      ${safe("created_at")} AS created_at`,
+    RETURNING id, CAST(payload AS BLOB) AS payload, job_id,
+      ${safe("created_at")} AS created_at,
+      iif(trace_context IS NULL, ${safe("attempts")}, attempts || ' ' || trace_context) AS attempts`,
 
   ack: `UPDATE messages SET status = 2, receipt = NULL, lease_until = NULL, updated_at = :now WHERE ${HELD}`,
 

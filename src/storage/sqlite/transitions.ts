@@ -93,15 +93,16 @@ export class Transitions {
     const [row] = this.#sql.claim.all({ queue, leaseMs, budget, now, receipt });
     if (row === undefined) return undefined;
     this.#moved(queue, "ready", "processing", 1);
+    const attempts = row["attempts"] as number | string;
     return {
       id: row["id"] as number,
       receipt,
       payload: row["payload"] as Uint8Array,
-      attempt: row["attempts"] as number,
+      attempt: typeof attempts === "number" ? attempts : Number.parseInt(attempts, 10),
       jobId: (row["job_id"] as string | null) ?? undefined,
       enqueuedAt: row["created_at"] as number,
       leaseUntil: now + leaseMs,
-      context: (row["trace_context"] as string | null) ?? undefined,
+      context: typeof attempts === "number" ? undefined : attempts.slice(attempts.indexOf(" ") + 1),
     };
   }
 
