@@ -15,7 +15,15 @@ export type { HandlerContext } from "./handler-run.ts";
 export { EnqueueItem, type EnqueueItemOptions, type FailOptions, type Job, type NackOptions } from "./job.ts";
 export type { Handler, WorkerEvents } from "./job-work.ts";
 export { SimpleQueue } from "./queue.ts";
-export type { JobsOptions, PutOptions, SimpleQueueOptions, WaitOptions } from "./queue-options.ts";
+export type {
+  FailedFilter,
+  JobsOptions,
+  PurgeOptions,
+  PutOptions,
+  RetentionOptions,
+  SimpleQueueOptions,
+  WaitOptions,
+} from "./queue-options.ts";
 export {
   type AttemptOptions,
   type ExponentialOptions,

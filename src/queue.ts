@@ -14,11 +14,16 @@ import { wrongType } from "./options.ts";
 import {
   batchLimit,
   extension,
+  type FailedFilter,
   type JobsOptions,
+  jobNumber,
+  type PurgeOptions,
   type PutOptions,
+  readFailedSelection,
   readFailOptions,
   readJobsOptions,
   readNackOptions,
+  readPurgeOptions,
   readPutOptions,
   readQueueOptions,
   readWaitOptions,
@@ -75,12 +80,12 @@ export class SimpleQueue<T = unknown> {
 
   /** `location` is a directory, as a path or a `file:` URL; it is created with its parents when it is first used. */
   constructor(location: string | URL, options?: SimpleQueueOptions<T>) {
-    const { name, leaseMs, maxRetries, fsync, serializer } = readQueueOptions(options);
+    const { name, leaseMs, maxRetries, fsync, serializer, retention } = readQueueOptions(options);
     this.#name = name;
     this.#leaseMs = leaseMs;
     this.#maxRetries = maxRetries;
     this.#serializer = serializer as Serializer<T>;
-    this.#storage = openStorage(location, { queue: name, fsync });
+    this.#storage = openStorage(location, { queue: name, fsync, retention });
     internals.set(this, {
       name,
       leaseMs,
@@ -221,6 +226,41 @@ export class SimpleQueue<T = unknown> {
   /** How many jobs are in each state; `ready` includes those that wait for their time. */
   async stats(): Promise<QueueStats> {
     return this.#storage.stats();
+  }
+
+  /**
+   * Deletes a job that waits to be delivered, now or later. Resolves to whether it did: not when the job is being
+   * processed, finished or unknown, or belongs to an execution of the Python package.
+   */
+  async remove(id: number): Promise<boolean> {
+    return this.#storage.remove(jobNumber(id, "id"));
+  }
+
+  /**
+   * Delivers dead letters again, with a fresh budget: one by its id, or all of a filter (`{}` = all). Resolves to their
+   * number. Rejects with `NotFoundError` when there is no dead letter with this id.
+   */
+  async retryFailed(which: number | { readonly id: number } | FailedFilter): Promise<number> {
+    return this.#storage.retryFailed(readFailedSelection(which));
+  }
+
+  /**
+   * Deletes dead letters for good: one by its id, or all of a filter (`{}` = all). Resolves to their number. Rejects
+   * with `NotFoundError` when there is no dead letter with this id. Those that belong to executions of the Python
+   * package are kept.
+   */
+  async purgeFailed(which: number | { readonly id: number } | FailedFilter): Promise<number> {
+    return this.#storage.purgeFailed(readFailedSelection(which));
+  }
+
+  /**
+   * Deletes the acknowledged jobs that were last changed more than `olderThanMs` ago, and with `includeFailed` such
+   * dead letters, too; resolves to their number. It goes in slices of a few milliseconds, so others can work
+   * meanwhile; after an error, or `close()`, what was deleted so far is deleted. Jobs that belong to executions of the
+   * Python package are kept.
+   */
+  async purge(options: PurgeOptions): Promise<number> {
+    return this.#storage.purge(readPurgeOptions(options));
   }
 
   /**

@@ -4,8 +4,8 @@ import type { FailureReason, JobState } from "../state.ts";
  * The seam between the queue and a database: one logical queue, about a dozen verbs. A storage performs transitions
  * and waits; it knows nothing of payload formats, handlers or retry policies. Every promise settles after COMMIT.
  *
- * Rejections: `StorageError`; `LeaseExpiredError` (settle, extend); `QueueClosedError` after `close()`; and
- * `signal.reason` for a wait that was aborted.
+ * Rejections: `StorageError`; `LeaseExpiredError` (settle, extend); `NotFoundError` (a dead letter by its id);
+ * `QueueClosedError` after `close()`; and `signal.reason` for a wait that was aborted.
  */
 export interface Storage {
   /** Adds all entries in one transaction, or none. Payloads are copied before the call returns. */
@@ -19,6 +19,17 @@ export interface Storage {
   /** Ends every lease that has run out; resolves to their number. Claims do this by themselves. */
   reclaim(): Promise<number>;
   stats(): Promise<QueueStats>;
+  /** Deletes a job that waits to be delivered; resolves to whether it did. */
+  remove(id: number): Promise<boolean>;
+  /**
+   * Makes dead letters ready, with a fresh budget; resolves to their number. For one that is none: `NotFoundError`.
+   * A filter stops where the queue is full. With no room for a single one: `FullError`.
+   */
+  retryFailed(which: FailedSelection): Promise<number>;
+  /** Deletes dead letters; resolves to their number. For one that is none: `NotFoundError`. */
+  purgeFailed(which: FailedSelection): Promise<number>;
+  /** Deletes the acknowledged jobs that were last changed before then, and the dead letters if so asked. */
+  purge(request: PurgeRequest): Promise<number>;
   /** A consumer whose leases the storage renews, also while this thread's event loop is blocked. */
   consume(settings: ConsumerSettings, listener: ConsumerListener): Consumer;
   /**
@@ -33,6 +44,14 @@ export interface StorageSettings {
   /** The logical queue's name. */
   readonly queue: string;
   readonly fsync: boolean | undefined;
+  /** Kept as long as there is a consumer; absent = finished jobs are kept for ever. */
+  readonly retention?: Retention | undefined;
+}
+
+/** How long finished jobs are kept, in milliseconds after their last change; absent = for ever. */
+export interface Retention {
+  readonly ackedMs?: number | undefined;
+  readonly failedMs?: number | undefined;
 }
 
 /** How long a call may take. */
@@ -61,6 +80,19 @@ export interface Enqueued {
 export interface ClaimRequest extends Wait {
   readonly limit: number;
   readonly leaseMs: number;
+}
+
+/** Dead letters of a cause; what is absent does not matter. */
+export interface FailedFilter {
+  readonly reason?: string | undefined;
+  readonly category?: string | undefined;
+}
+
+export type FailedSelection = { readonly id: number } | FailedFilter;
+
+export interface PurgeRequest {
+  readonly olderThanMs: number;
+  readonly includeFailed: boolean;
 }
 
 /** What proves that a delivery is held. */

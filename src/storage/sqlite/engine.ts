@@ -1,4 +1,5 @@
 import type { StorageError } from "../../errors.ts";
+import { AlterStep } from "./alter.ts";
 import { type ClaimContext, ClaimStep, QueueClaims, shareOf } from "./claims.ts";
 import { ClockWatch } from "./clock-watch.ts";
 import { BUSY_SLICE_MS, type Connection } from "./connection.ts";
@@ -16,6 +17,7 @@ import {
   SIGNAL,
   SLOT,
   type StatsCommand,
+  type SweepCommand,
   type ToEngine,
 } from "./protocol.ts";
 import { lockedOut } from "./refusals.ts";
@@ -29,6 +31,7 @@ import {
   SettleStep,
   TakeBackStep,
 } from "./steps.ts";
+import { Sweeps } from "./sweeps.ts";
 import { Transitions } from "./transitions.ts";
 
 /** A client that has not been heard of for this long is given no work, and work that it did not start is taken back. */
@@ -63,6 +66,7 @@ export class Engine {
   readonly #leases: Leases;
   readonly #clockWatch: ClockWatch;
   readonly #neighbours: Neighbours;
+  readonly #sweeps: Sweeps;
   readonly #signals: Int32Array;
   readonly #clock: () => number;
   readonly #monotonic: () => number;
@@ -89,6 +93,15 @@ export class Engine {
     this.#leases = new Leases(monotonic, (news) => this.#outbox.tell(news));
     this.#clockWatch = new ClockWatch(connection, clock);
     this.#neighbours = new Neighbours(signals, () => this.#outbox.askForWatch());
+    this.#sweeps = new Sweeps({
+      connection,
+      outbox: this.#outbox,
+      neighbours: this.#neighbours,
+      clock,
+      monotonic,
+      consumers: this.#consumers,
+      replayed: (queue) => this.#check(queue),
+    });
   }
 
   receive(message: Exclude<ToEngine, { kind: "shutdown" }>): void {
@@ -105,6 +118,7 @@ export class Engine {
         this.#consumers.set(id, consumer);
         for (const lease of held) this.#leases.add(lease, consumer, lease.slot, this.#monotonic());
         if (held.length > 0) this.#leases.renewAllAt(this.#monotonic());
+        this.#sweeps.consumerCame();
         break;
       }
       case "dismiss":
@@ -123,6 +137,7 @@ export class Engine {
     for (const command of commands) {
       if (command.op === "stats") this.#stats.push({ command, lockEndsAt: now + command.lockMs });
       else if (command.op === "claim") this.#await(command, now);
+      else if (command.op === "sweep") this.#sweeps.add(command);
       else steps.push(this.#stepOf(command, now));
     }
     this.#pending.addBatch(steps);
@@ -152,6 +167,7 @@ export class Engine {
       if (asked.command.session === session) asked.lockEndsAt = Math.min(asked.lockEndsAt, latest);
     }
     this.#withdraw((command) => command.session === session, "closed");
+    this.#sweeps.closeSession(session);
   }
 
   #withdraw(which: (command: ClaimCommand) => boolean, refused: "aborted" | "closed"): void {
@@ -221,6 +237,8 @@ export class Engine {
       this.#checkAll();
       steps.push(repair);
     }
+    const sweep = this.#sweeps.nextStep(now, steps.length > 0);
+    if (sweep !== undefined) steps.push(sweep);
     if (steps.length === 0) return;
     const slice = Math.max(0, Math.min(BUSY_SLICE_MS, ...taken.map(({ step }) => step.lockEndsAt - now)));
     const startedAt = performance.now();
@@ -230,13 +248,14 @@ export class Engine {
     if (locked.length === 0) for (const pending of taken) this.#pending.done(pending);
     else this.#keepLocked(own, taken, new Set(locked), now);
     if (locked.length > 0) {
+      if (sweep !== undefined) this.#sweeps.locked(now, this.#monotonic());
       if (tookMs < slice / 2) this.#pauseUntil = this.#monotonic() + LOCK_RETRY_MS;
     } else {
       this.#pauseUntil = this.#monotonic() + this.#neighbours.gapMs(now, this.#connection.heldMs);
     }
   }
 
-  #stepOf(command: Exclude<Command, ClaimCommand | StatsCommand>, now: number): CommandStep {
+  #stepOf(command: Exclude<Command, ClaimCommand | StatsCommand | SweepCommand>, now: number): CommandStep {
     const lockEndsAt = now + command.lockMs;
     switch (command.op) {
       case "put":
@@ -247,6 +266,8 @@ export class Engine {
         return new ExtendStep(command, lockEndsAt, this.#outbox, (receipt, ms) => this.#leases.extended(receipt, ms));
       case "reclaim":
         return new ReclaimStep(command, lockEndsAt, this.#outbox);
+      case "alter":
+        return new AlterStep(command, lockEndsAt, this.#outbox);
     }
   }
 
@@ -297,6 +318,11 @@ export class Engine {
   #noticeForeignCommit(): void {
     this.#neighbours.committed(this.#monotonic());
     this.#checkAll();
+  }
+
+  #check(queue: string): void {
+    const claims = this.#claims.get(queue);
+    if (claims !== undefined) claims.check = true;
   }
 
   #checkAll(): void {
@@ -350,6 +376,7 @@ export class Engine {
 
   #failEverything(error: StorageError): void {
     this.#pending.failAll(error);
+    this.#sweeps.failAll(error);
     for (const { waiters } of this.#claims.values()) {
       for (const { command } of waiters.splice(0)) this.#outbox.fail(command.id, error);
     }
@@ -375,6 +402,7 @@ export class Engine {
         ms = Math.min(ms, (workThere ? lockEndsAt : endsAt) - now);
     }
     if (toDo) ms = Math.min(ms, this.#pauseUntil - now);
+    ms = Math.min(ms, Math.max(this.#sweeps.nextAt, this.#pauseUntil) - now);
     if (this.#leases.size > 0) ms = Math.min(ms, this.#leases.nextAt - now, POLL_MS);
     return Math.max(0, ms);
   }

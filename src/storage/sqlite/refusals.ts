@@ -1,8 +1,8 @@
-import { LeaseExpiredError, PayloadError, QueueClosedError, StorageError } from "../../errors.ts";
+import { LeaseExpiredError, NotFoundError, PayloadError, QueueClosedError, StorageError } from "../../errors.ts";
 import type { ErrorOnWire } from "./protocol.ts";
 
 /** Why the engine did not do what was asked. */
-export function refusal(refused: "lost" | "aborted" | "closed", signal: AbortSignal | undefined): unknown {
+export function refusal(refused: "lost" | "aborted" | "closed" | "missing", signal: AbortSignal | undefined): unknown {
   switch (refused) {
     case "lost":
       return new LeaseExpiredError(
@@ -12,6 +12,8 @@ export function refusal(refused: "lost" | "aborted" | "closed", signal: AbortSig
       return signal?.reason;
     case "closed":
       return new QueueClosedError("The queue was closed.");
+    case "missing":
+      return new NotFoundError("The queue has no dead letter with this id. Nothing was changed.");
   }
 }
 

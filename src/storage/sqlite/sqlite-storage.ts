@@ -8,8 +8,11 @@ import type {
   Delivery,
   Enqueued,
   Entry,
+  FailedSelection,
   Lease,
+  PurgeRequest,
   QueueStats,
+  Retention,
   Settlement,
   Storage,
   StorageSettings,
@@ -18,9 +21,11 @@ import type {
 import { Client } from "./client.ts";
 import { weightOf } from "./outgoing.ts";
 import {
+  type AlterCommand,
   type Answer,
   type AnswerOf,
   type ClaimCommand,
+  type ConsumerOnWire,
   cellTime,
   type ExtendCommand,
   type LeaseNews,
@@ -32,6 +37,7 @@ import {
   type SettleCommand,
   SLOT,
   type StatsCommand,
+  type SweepCommand,
 } from "./protocol.ts";
 import type { Demand } from "./request.ts";
 import { Tally } from "./tally.ts";
@@ -52,13 +58,15 @@ let sessions = 0;
 class SqliteStorage implements Storage {
   readonly #directory: string;
   readonly #origin: Origin;
+  readonly #retention: Retention | undefined;
   readonly #consumers = new Set<SqliteConsumer>();
   readonly #underWay = new Tally();
   #client: Client | undefined;
   #closing: Promise<void> | undefined;
 
-  constructor(directory: string, { queue, fsync = false }: StorageSettings) {
+  constructor(directory: string, { queue, fsync = false, retention }: StorageSettings) {
     this.#directory = directory;
+    this.#retention = retention;
     this.#origin = { session: ++sessions, queue, fsync };
   }
 
@@ -137,6 +145,32 @@ class SqliteStorage implements Storage {
     return this.#request({ command, patienceMs: LOCK_MS, read: reclaimed });
   }
 
+  async remove(id: number): Promise<boolean> {
+    return (await this.#alter("remove", id)) > 0;
+  }
+
+  retryFailed(which: FailedSelection): Promise<number> {
+    return "id" in which ? this.#alter("replay", which.id) : this.#sweep({ kind: "retryFailed", ...which });
+  }
+
+  purgeFailed(which: FailedSelection): Promise<number> {
+    return "id" in which ? this.#alter("discard", which.id) : this.#sweep({ kind: "purgeFailed", ...which });
+  }
+
+  purge({ olderThanMs, includeFailed }: PurgeRequest): Promise<number> {
+    return this.#sweep({ kind: "purge", olderThanMs, includeFailed });
+  }
+
+  #alter(verb: AlterCommand["verb"], job: number): Promise<number> {
+    const command: AlterCommand = { op: "alter", id: 0, ...this.#origin, lockMs: LOCK_MS, verb, job };
+    return this.#request({ command, patienceMs: LOCK_MS, read: changed });
+  }
+
+  #sweep(sweep: SweepCommand["sweep"]): Promise<number> {
+    const command: SweepCommand = { op: "sweep", id: 0, ...this.#origin, lockMs: LOCK_MS, sweep };
+    return this.#request({ command, patienceMs: LOCK_MS, read: changed });
+  }
+
   stats(): Promise<QueueStats> {
     const command: StatsCommand = { op: "stats", id: 0, ...this.#origin, lockMs: LOCK_MS };
     return this.#request({ command, patienceMs: LOCK_MS, read: stats });
@@ -145,7 +179,7 @@ class SqliteStorage implements Storage {
   consume(settings: ConsumerSettings, listener: ConsumerListener): Consumer {
     const { queue, fsync } = this.#origin;
     const cells = new SharedArrayBuffer(settings.slots * 4);
-    const onWire = { ...settings, queue, fsync, cells };
+    const onWire = { ...settings, queue, fsync, retention: this.#retention, cells };
     const consumer = new SqliteConsumer(this, onWire, listener, this.#open(), () => this.#consumers.delete(consumer));
     this.#consumers.add(consumer);
     return consumer;
@@ -186,6 +220,7 @@ const claimed = (answer: AnswerOf<"claimed">): Delivery[] => answer.claimed;
 const settled = (answer: AnswerOf<"settled">): JobState => answer.settled;
 const extended = (answer: AnswerOf<"extended">): number => answer.extended;
 const reclaimed = (answer: AnswerOf<"reclaimed">): number => answer.reclaimed;
+const changed = (answer: AnswerOf<"changed">): number => answer.changed;
 const stats = (answer: AnswerOf<"stats">): QueueStats => answer.stats;
 
 /** The job as it will be stored, whatever the caller does to its buffer after the call. */
@@ -219,7 +254,7 @@ class SqliteConsumer implements Consumer {
 
   constructor(
     storage: SqliteStorage,
-    settings: ConsumerSettings & { queue: string; fsync: boolean; cells: SharedArrayBuffer },
+    settings: ConsumerOnWire,
     listener: ConsumerListener,
     client: Client,
     onClose: () => void,

@@ -1,6 +1,6 @@
 import type { JobState } from "../../state.ts";
 import type { Delivery, Settlement } from "../storage.ts";
-import type { Answer, Command, FromEngine, NewJob, Origin, ToEngine } from "./protocol.ts";
+import type { AlterCommand, Answer, Command, FromEngine, NewJob, Origin, SweepRequest, ToEngine } from "./protocol.ts";
 
 /**
  * How commands and answers cross from thread to thread: as tuples. Objects would carry the names of their fields with
@@ -30,6 +30,8 @@ type PackedCommand =
     ]
   | readonly [...Header<"settle">, job: number, receipt: string, move: Settlement]
   | readonly [...Header<"extend">, job: number, receipt: string, ms: number]
+  | readonly [...Header<"alter">, verb: AlterCommand["verb"], job: number]
+  | readonly [...Header<"sweep">, sweep: SweepRequest]
   | Header<"reclaim">
   | Header<"stats">;
 
@@ -67,6 +69,10 @@ function packCommand(command: Command, origin: Origin, transfer: ArrayBuffer[]):
       return ["settle", id, origin, lockMs, command.lease.id, command.lease.receipt, command.move];
     case "extend":
       return ["extend", id, origin, lockMs, command.lease.id, command.lease.receipt, command.ms];
+    case "alter":
+      return ["alter", id, origin, lockMs, command.verb, command.job];
+    case "sweep":
+      return ["sweep", id, origin, lockMs, command.sweep];
     case "reclaim":
     case "stats":
       return [command.op, id, origin, lockMs];
@@ -116,6 +122,14 @@ function unpackCommand(packed: PackedCommand): Command {
     case "extend": {
       const [op, , , , job, receipt, ms] = packed;
       return { op, id, session, queue, fsync, lockMs, lease: { id: job, receipt }, ms };
+    }
+    case "alter": {
+      const [op, , , , verb, job] = packed;
+      return { op, id, session, queue, fsync, lockMs, verb, job };
+    }
+    case "sweep": {
+      const [op, , , , sweep] = packed;
+      return { op, id, session, queue, fsync, lockMs, sweep };
     }
     default:
       return { op: packed[0], id, session, queue, fsync, lockMs };
