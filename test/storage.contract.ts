@@ -1,6 +1,7 @@
 import { describe } from "vitest";
 import { claimingContract } from "./contract/claiming.ts";
 import { puttingContract } from "./contract/putting.ts";
+import { removingContract } from "./contract/removing.ts";
 import { transitionsContract } from "./contract/transitions.ts";
 import { waitingContract } from "./contract/waiting.ts";
 import type { Backend } from "./support/backend.ts";
@@ -12,5 +13,6 @@ export function storageContract(backend: Backend): void {
     puttingContract(backend);
     claimingContract(backend);
     waitingContract(backend);
+    removingContract(backend);
   });
 }

@@ -38,6 +38,9 @@ const commands: Command[] = [
   { op: "extend", id: 7, ...one, lease, ms: 5 },
   { op: "reclaim", id: 8, ...one },
   { op: "stats", id: 9, ...other },
+  { op: "alter", id: 10, ...one, verb: "replay", job: 17 },
+  { op: "sweep", id: 11, ...other, sweep: { kind: "purge", olderThanMs: 5, includeFailed: true } },
+  { op: "sweep", id: 12, ...other, sweep: { kind: "retryFailed", reason: "rejected", category: undefined } },
 ];
 
 test("commands arrive as they were sent", () => {
@@ -70,6 +73,8 @@ test("answers arrive as they were sent", () => {
       { id: 5, refused: "lost" },
       { id: 6, stats: { ready: 1, processing: 2, acked: 3, failed: 4 } },
       { id: 7, error: { code: "BUSY", message: "locked", outcome: "failed", cause: undefined } },
+      { id: 8, changed: 3 },
+      { id: 9, refused: "missing" },
     ],
     news: [{ consumer: 9, receipt: "r", news: "renewed", leaseUntil: 5 }],
     batches: 1,
