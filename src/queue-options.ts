@@ -33,6 +33,11 @@ export interface SimpleQueueOptions<T> {
   readonly fsync?: boolean | undefined;
   /** Turns payloads into bytes and back. Default `jsonSerializer`. */
   readonly serializer?: Serializer<T> | undefined;
+  /**
+   * How many jobs, ready (or delayed) and processing, the queue may hold for this object to put more: 1 to 2^53 - 1.
+   * Default: any number.
+   */
+  readonly maxPendingJobs?: number | undefined;
   /** How long finished jobs are kept, by any process with an open `Worker`. Default: for ever. */
   readonly retention?: RetentionOptions | undefined;
 }
@@ -46,7 +51,7 @@ export interface RetentionOptions {
 
 /** How long a call may take. */
 export interface WaitOptions {
-  /** Bounds the whole call, in milliseconds; 0 = do not wait. Default: wait for work for ever, for a lock 30 s. */
+  /** Bounds the whole call, in milliseconds; 0 = do not wait. Default: wait for work or room for ever, for a lock 30 s. */
   readonly timeoutMs?: number | undefined;
   /** Ends the wait: the call rejects with `signal.reason`. */
   readonly signal?: AbortSignal | undefined;
@@ -107,6 +112,7 @@ export const readQueueOptions: OptionsReader<Queue> = optionsReader<Queue>({
   fsync: optional(boolean),
   serializer: option<Serializer<unknown>>(serializer, jsonSerializer),
   retention: optional(readRetention),
+  maxPendingJobs: optional(integer(1, Number.MAX_SAFE_INTEGER)),
 });
 
 const wait: KnownOptions<Full<WaitOptions>> = { timeoutMs: optional(finite(0)), signal: optional(abortSignal) };

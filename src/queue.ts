@@ -80,12 +80,12 @@ export class SimpleQueue<T = unknown> {
 
   /** `location` is a directory, as a path or a `file:` URL; it is created with its parents when it is first used. */
   constructor(location: string | URL, options?: SimpleQueueOptions<T>) {
-    const { name, leaseMs, maxRetries, fsync, serializer, retention } = readQueueOptions(options);
+    const { name, leaseMs, maxRetries, fsync, serializer, maxPendingJobs, retention } = readQueueOptions(options);
     this.#name = name;
     this.#leaseMs = leaseMs;
     this.#maxRetries = maxRetries;
     this.#serializer = serializer as Serializer<T>;
-    this.#storage = openStorage(location, { queue: name, fsync, retention });
+    this.#storage = openStorage(location, { queue: name, fsync, maxPendingJobs, retention });
     internals.set(this, {
       name,
       leaseMs,
@@ -98,7 +98,8 @@ export class SimpleQueue<T = unknown> {
 
   /**
    * Adds a job and resolves once it is committed. With a `jobId` that the queue knows already, nothing is changed and
-   * the id is that of the existing job. Rejects with `PayloadError`, `StorageError`, `QueueClosedError`.
+   * the id is that of the existing job. While the queue holds `maxPendingJobs`, waits for room. Rejects with
+   * `PayloadError`, `FullError` (no room in time), `StorageError`, `QueueClosedError`.
    */
   async put(data: T, options?: PutOptions): Promise<Enqueued> {
     const { jobId, delayMs, maxRetries, timeoutMs, signal } = readPutOptions(options);
@@ -111,7 +112,10 @@ export class SimpleQueue<T = unknown> {
     return enqueued as Enqueued;
   }
 
-  /** Adds all items in one transaction, or none. The results are in the order of the items. Rejects as `put` does. */
+  /**
+   * Adds all items in one transaction, or none. The results are in the order of the items. Rejects as `put` does, and
+   * with `FullError` at once if there are more new ones than `maxPendingJobs`.
+   */
   async putMany(items: Iterable<T | EnqueueItem<T>>, options?: WaitOptions): Promise<Enqueued[]> {
     const { timeoutMs, signal } = readWaitOptions(options);
     const left = countdown(timeoutMs);
@@ -264,7 +268,7 @@ export class SimpleQueue<T = unknown> {
   }
 
   /**
-   * Ends what waits for a job at once (`QueueClosedError`), stops the workers on this queue gracefully (until then
+   * Ends what waits for a job or for room at once (`QueueClosedError`), stops the workers on this queue gracefully (until then
    * their handlers may still put and settle), and commits what was accepted, or rejects it after 500 ms if the
    * database is locked. Jobs claimed by hand stay leased. Idempotent.
    */
@@ -280,6 +284,7 @@ export class SimpleQueue<T = unknown> {
 
   async #close(): Promise<void> {
     this.#ending.abort(this.#closedError());
+    this.#storage.stopWaiting();
     if (this.#consumers.size > 0) await Promise.all(Array.from(this.#consumers, (consumer) => consumer.stop()));
     await this.#storage.close();
   }

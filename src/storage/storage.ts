@@ -8,7 +8,10 @@ import type { FailureReason, JobState } from "../state.ts";
  * `QueueClosedError` after `close()`; and `signal.reason` for a wait that was aborted.
  */
 export interface Storage {
-  /** Adds all entries in one transaction, or none. Payloads are copied before the call returns. */
+  /**
+   * Adds all entries in one transaction, or none. Payloads are copied before the call returns. Where there is a limit
+   * waits for room, in the order of the calls; rejects with `FullError` when none came in time.
+   */
   put(entries: readonly Entry[], wait: Wait): Promise<Enqueued[]>;
   /** Claims up to `limit` due jobs in one transaction, lowest id first. Resolves to `[]` when the wait ends. */
   claim(request: ClaimRequest): Promise<Delivery[]>;
@@ -32,6 +35,8 @@ export interface Storage {
   purge(request: PurgeRequest): Promise<number>;
   /** A consumer whose leases the storage renews, also while this thread's event loop is blocked. */
   consume(settings: ConsumerSettings, listener: ConsumerListener): Consumer;
+  /** No put waits for room any more: those that do, and those that would, reject with `QueueClosedError`. */
+  stopWaiting(): void;
   /**
    * Ends waiting calls at once (`QueueClosedError`); commits what was accepted, or rejects it after 500 ms when the
    * database is locked. Idempotent.
@@ -44,6 +49,8 @@ export interface StorageSettings {
   /** The logical queue's name. */
   readonly queue: string;
   readonly fsync: boolean | undefined;
+  /** How many jobs may be ready or processing for this object to add more. */
+  readonly maxPendingJobs?: number | undefined;
   /** Kept as long as there is a consumer; absent = finished jobs are kept for ever. */
   readonly retention?: Retention | undefined;
 }
@@ -56,7 +63,7 @@ export interface Retention {
 
 /** How long a call may take. */
 export interface Wait {
-  /** For the whole call; 0 = do not wait; absent = for work for ever, for a lock 30 s. */
+  /** For the whole call; 0 = do not wait; absent = for work or room for ever, for a lock 30 s. */
   readonly timeoutMs?: number | undefined;
   readonly signal?: AbortSignal | undefined;
 }

@@ -15,6 +15,7 @@ import {
   type HeldOnWire,
   type LeaseNews,
   type PutCommand,
+  type Refused,
   SIGNAL,
   SIGNALS,
   SLOT,
@@ -79,7 +80,7 @@ interface AnswerFields {
   readonly reclaimed: number;
   readonly stats: QueueStats;
   readonly changed: number;
-  readonly refused: "lost" | "aborted" | "closed" | "missing";
+  readonly refused: Refused;
   readonly error: ErrorOnWire;
 }
 

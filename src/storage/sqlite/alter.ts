@@ -5,22 +5,35 @@ import type { Transitions } from "./transitions.ts";
 
 /** Deletes a job that waits, or replays or deletes a dead letter. */
 export class AlterStep extends CommandStep<AlterCommand> {
+  readonly #done: () => void;
   #changed = false;
-  #missing = false;
+  #refused: "missing" | "full" | undefined;
   #now = 0;
 
-  constructor(command: AlterCommand, lockEndsAt: number, outbox: Outbox) {
+  /** `done` is told when something was changed. */
+  constructor(command: AlterCommand, lockEndsAt: number, outbox: Outbox, done: () => void) {
     super(command, lockEndsAt, outbox, command.verb === "replay");
+    this.#done = done;
   }
 
   override execute(transitions: Transitions): void {
-    const { queue, verb, job } = this.command;
+    const { queue, verb, job, maxPending } = this.command;
     const before = this.#changed;
     this.#now = transitions.now();
-    this.#changed = verb === "replay" ? transitions.replay(queue, job, this.#now) : transitions[verb](queue, job);
+    this.#changed = false;
+    this.#refused = verb === "remove" || transitions.isFailed(queue, job) ? undefined : "missing";
+    if (verb === "remove") this.#changed = transitions.remove(queue, job);
+    else if (this.#refused === undefined) {
+      if (verb === "discard") this.#changed = transitions.discard(queue, job);
+      else if (maxPending === undefined || transitions.hasRoom(queue, maxPending, 1))
+        this.#changed = transitions.replay(queue, job, this.#now);
+      else this.#refused = "full";
+    }
     // After a COMMIT that failed and happened all the same: it was us.
-    if (before && verb !== "replay" && !transitions.exists(job)) this.#changed = true;
-    this.#missing = !this.#changed && verb !== "remove" && !transitions.isFailed(queue, job);
+    if (before && verb !== "replay" && !transitions.exists(job)) {
+      this.#changed = true;
+      this.#refused = undefined;
+    }
   }
 
   override confirmed(transitions: Transitions): boolean | undefined {
@@ -33,6 +46,8 @@ export class AlterStep extends CommandStep<AlterCommand> {
 
   override succeed(): void {
     const { id } = this.command;
-    this.outbox.answer(this.#missing ? { id, refused: "missing" } : { id, changed: this.#changed ? 1 : 0 });
+    if (this.#changed) this.#done();
+    if (this.#refused === undefined) this.outbox.answer({ id, changed: this.#changed ? 1 : 0 });
+    else this.outbox.answer({ id, refused: this.#refused });
   }
 }

@@ -8,6 +8,7 @@ import { EngineThread, showAlive, wake } from "./engine-thread.ts";
 import { OutgoingBatch } from "./outgoing.ts";
 import {
   type Answer,
+  CLOSING,
   type Command,
   type ConsumerOnWire,
   END,
@@ -159,8 +160,8 @@ export class Client {
       const most = request.closesBy === undefined ? Number.POSITIVE_INFINITY : CLOSING_MS;
       const lockMs = Math.max(0, Math.min(command.lockMs - waitedMs, most));
       commands[i] =
-        command.op === "claim"
-          ? { ...command, lockMs, waitMs: Math.max(0, command.waitMs - waitedMs) }
+        (command.op === "claim" || command.op === "put") && (command.waitMs ?? 0) > 0
+          ? { ...command, lockMs, waitMs: Math.max(0, (command.waitMs ?? 0) - waitedMs) }
           : { ...command, lockMs };
     }
   }
@@ -326,6 +327,14 @@ export class Client {
     this.#consumers.delete(consumer);
     this.#thread?.post({ kind: "dismiss", consumer });
     this.#keepAlive();
+  }
+
+  /** Ends a session's waits for room, those of puts that were not sent yet, too. */
+  stopWaiting(session: number): void {
+    this.#thread?.post({ kind: "stopWaiting", session });
+    for (const { command, batch } of this.#requests.list()) {
+      if (command.op === "put" && command.session === session && batch !== undefined) command.waitMs = CLOSING;
+    }
   }
 
   /** Withdraws a session's waiting claims at once, and bounds what else it has under way. */

@@ -21,6 +21,7 @@ import {
   type ToEngine,
 } from "./protocol.ts";
 import { lockedOut } from "./refusals.ts";
+import { Room } from "./room.ts";
 import {
   type CommandStep,
   ExtendStep,
@@ -73,6 +74,7 @@ export class Engine {
   readonly #consumers = new Map<number, EngineConsumer>();
   readonly #claims = new Map<string, QueueClaims>();
   readonly #pending: PendingCommands;
+  readonly #room: Room;
   #stats: { readonly command: StatsCommand; lockEndsAt: number }[] = [];
   /** Work of our own that is done once: it is kept while the database is locked. */
   #own: Step[] = [];
@@ -90,6 +92,7 @@ export class Engine {
     this.#groupCommit = new GroupCommit(connection, this.#transitions);
     this.#outbox = new Outbox(post);
     this.#pending = new PendingCommands(() => this.#outbox.batchDone());
+    this.#room = new Room({ connection, transitions: this.#transitions, outbox: this.#outbox, monotonic });
     this.#leases = new Leases(monotonic, (news) => this.#outbox.tell(news));
     this.#clockWatch = new ClockWatch(connection, clock);
     this.#neighbours = new Neighbours(signals, () => this.#outbox.askForWatch());
@@ -100,7 +103,7 @@ export class Engine {
       clock,
       monotonic,
       consumers: this.#consumers,
-      replayed: (queue) => this.#check(queue),
+      replayed: () => this.#checkAll(),
     });
   }
 
@@ -124,6 +127,9 @@ export class Engine {
       case "dismiss":
         this.#leases.dismiss(message.consumer);
         this.#consumers.delete(message.consumer);
+        break;
+      case "stopWaiting":
+        this.#room.stopWaiting(message.session, this.#pending.of(message.session));
         break;
       case "closeSession":
         this.#closeSession(message.session);
@@ -157,6 +163,7 @@ export class Engine {
   /** Withdraws what has not been done yet; what is under way is answered as usual. */
   #abort(id: number): void {
     if (this.#pending.withdraw(id)) this.#outbox.answer({ id, refused: "aborted" });
+    this.#room.withdraw(id);
     this.#withdraw((command) => command.id === id, "aborted");
   }
 
@@ -191,6 +198,7 @@ export class Engine {
       if (now >= this.#pauseUntil || this.#leases.nextAt <= now) this.#runBatch(now, silentMs, stalled);
       this.#answerStats();
       this.#endWaits(this.#monotonic(), stalled);
+      this.#room.endWaits(this.#monotonic());
       ms = this.#nextWait(this.#monotonic(), stalled);
       this.#outbox.flush();
       this.#connection.checkpoint(this.#monotonic());
@@ -232,6 +240,7 @@ export class Engine {
     const own = this.#own.splice(0);
     const taken = this.#pending.take(this.#connection.commitMs);
     const steps: Step[] = [...(renewal === undefined ? [] : [renewal]), ...own, ...taken.map(({ step }) => step)];
+    steps.push(...this.#roomSteps(taken, steps.length > 0));
     if (!stalled) steps.push(...this.#claimSteps(taken, steps.length > 0));
     if (repair !== undefined) {
       this.#checkAll();
@@ -247,6 +256,7 @@ export class Engine {
     if (this.#connection.takeForeignCommit()) this.#noticeForeignCommit();
     if (locked.length === 0) for (const pending of taken) this.#pending.done(pending);
     else this.#keepLocked(own, taken, new Set(locked), now);
+    if (this.#room.hasWaiters) this.#room.batchEnded(new Set(locked), now);
     if (locked.length > 0) {
       if (sweep !== undefined) this.#sweeps.locked(now, this.#monotonic());
       if (tookMs < slice / 2) this.#pauseUntil = this.#monotonic() + LOCK_RETRY_MS;
@@ -259,6 +269,7 @@ export class Engine {
     const lockEndsAt = now + command.lockMs;
     switch (command.op) {
       case "put":
+        if (command.maxPending !== undefined) return this.#room.stepOf(command, now);
         return new PutStep(command, lockEndsAt, this.#outbox);
       case "settle":
         return new SettleStep(command, lockEndsAt, this.#outbox, (receipt) => this.#leases.delete(receipt));
@@ -267,8 +278,20 @@ export class Engine {
       case "reclaim":
         return new ReclaimStep(command, lockEndsAt, this.#outbox);
       case "alter":
-        return new AlterStep(command, lockEndsAt, this.#outbox);
+        return new AlterStep(command, lockEndsAt, this.#outbox, () => this.#checkAll());
     }
+  }
+
+  /** Steps for the puts that wait for room, where there may be some. */
+  #roomSteps(taken: readonly Pending[], locking: boolean): Step[] {
+    if (!this.#room.hasWaiters) return [];
+    if (!locking && this.#connection.pollForeignCommit()) this.#noticeForeignCommit();
+    const steps = this.#room.steps(taken);
+    for (const { command } of steps) {
+      const claims = this.#claims.get(command.queue);
+      if (claims !== undefined) claims.check = true;
+    }
+    return steps;
   }
 
   /** Steps for the queues with waiting claims where there may be work. When alone, they look before they lock. */
@@ -320,12 +343,8 @@ export class Engine {
     this.#checkAll();
   }
 
-  #check(queue: string): void {
-    const claims = this.#claims.get(queue);
-    if (claims !== undefined) claims.check = true;
-  }
-
   #checkAll(): void {
+    this.#room.checkAll();
     for (const claims of this.#claims.values()) claims.check = true;
   }
 
@@ -377,6 +396,7 @@ export class Engine {
   #failEverything(error: StorageError): void {
     this.#pending.failAll(error);
     this.#sweeps.failAll(error);
+    this.#room.failAll(error);
     for (const { waiters } of this.#claims.values()) {
       for (const { command } of waiters.splice(0)) this.#outbox.fail(command.id, error);
     }
@@ -400,6 +420,11 @@ export class Engine {
       ms = Math.min(ms, stalled ? STALLED_MS : this.#neighbours.pollMs(now));
       for (const { endsAt, lockEndsAt = Number.POSITIVE_INFINITY } of claims.waiters)
         ms = Math.min(ms, (workThere ? lockEndsAt : endsAt) - now);
+    }
+    if (this.#room.hasWaiters) {
+      toDo ||= this.#room.toDo;
+      ms = Math.min(ms, this.#room.nextEnd - now);
+      if (stalled || !this.#hasWaiters()) ms = Math.min(ms, this.#neighbours.pollMs(now));
     }
     if (toDo) ms = Math.min(ms, this.#pauseUntil - now);
     ms = Math.min(ms, Math.max(this.#sweeps.nextAt, this.#pauseUntil) - now);

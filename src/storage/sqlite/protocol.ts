@@ -90,6 +90,8 @@ export interface Origin {
   readonly session: number;
   readonly queue: string;
   readonly fsync: boolean;
+  /** How many jobs may be ready or processing for this object to add more; absent = any number. */
+  readonly maxPending?: number | undefined;
 }
 
 interface CommandBase extends Origin {
@@ -104,7 +106,12 @@ export interface PutCommand extends CommandBase {
   readonly entries: readonly NewJob[];
   /** The payloads' size. */
   readonly bytes: number;
+  /** How long to wait for room, where there is a limit: 0 = not at all, Infinity = for ever, or `CLOSING`. */
+  waitMs?: number | undefined;
 }
+
+/** Instead of `waitMs`: there will be no more room for this command, because its queue closes. */
+export const CLOSING = -1;
 
 export interface NewJob {
   /** Bytes, or text to be stored as UTF-8. */
@@ -195,6 +202,7 @@ export type ToEngine =
       readonly held: readonly HeldOnWire[];
     }
   | { readonly kind: "dismiss"; readonly consumer: number }
+  | { readonly kind: "stopWaiting"; readonly session: number }
   | { readonly kind: "closeSession"; readonly session: number }
   | { readonly kind: "shutdown" };
 
@@ -206,8 +214,10 @@ export type Answer =
   | { readonly id: number; readonly reclaimed: number }
   | { readonly id: number; readonly changed: number }
   | { readonly id: number; readonly stats: QueueStats }
-  | { readonly id: number; readonly refused: "lost" | "aborted" | "closed" | "missing" }
+  | { readonly id: number; readonly refused: Refused }
   | { readonly id: number; readonly error: ErrorOnWire };
+
+export type Refused = "lost" | "aborted" | "closed" | "full" | "oversized" | "missing";
 
 /** The form of answer with the field `Form`. */
 export type AnswerOf<Form extends string> = Extract<Answer, { readonly [F in Form]: unknown }>;

@@ -1,8 +1,15 @@
-import { LeaseExpiredError, NotFoundError, PayloadError, QueueClosedError, StorageError } from "../../errors.ts";
-import type { ErrorOnWire } from "./protocol.ts";
+import {
+  FullError,
+  LeaseExpiredError,
+  NotFoundError,
+  PayloadError,
+  QueueClosedError,
+  StorageError,
+} from "../../errors.ts";
+import type { ErrorOnWire, Refused } from "./protocol.ts";
 
 /** Why the engine did not do what was asked. */
-export function refusal(refused: "lost" | "aborted" | "closed" | "missing", signal: AbortSignal | undefined): unknown {
+export function refusal(refused: Refused, signal: AbortSignal | undefined): unknown {
   switch (refused) {
     case "lost":
       return new LeaseExpiredError(
@@ -12,6 +19,10 @@ export function refusal(refused: "lost" | "aborted" | "closed" | "missing", sign
       return signal?.reason;
     case "closed":
       return new QueueClosedError("The queue was closed.");
+    case "full":
+      return new FullError("The queue is full: it holds `maxPendingJobs` jobs. Nothing was added; try again later.");
+    case "oversized":
+      return new FullError("More jobs than `maxPendingJobs` at once never fit. Nothing was added; put them in parts.");
     case "missing":
       return new NotFoundError("The queue has no dead letter with this id. Nothing was changed.");
   }

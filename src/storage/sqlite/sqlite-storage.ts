@@ -24,6 +24,7 @@ import {
   type AlterCommand,
   type Answer,
   type AnswerOf,
+  CLOSING,
   type ClaimCommand,
   type ConsumerOnWire,
   cellTime,
@@ -61,20 +62,26 @@ class SqliteStorage implements Storage {
   readonly #retention: Retention | undefined;
   readonly #consumers = new Set<SqliteConsumer>();
   readonly #underWay = new Tally();
+  /** No put waits for room any more. */
+  #hasty = false;
   #client: Client | undefined;
   #closing: Promise<void> | undefined;
 
-  constructor(directory: string, { queue, fsync = false, retention }: StorageSettings) {
+  constructor(directory: string, { queue, fsync = false, maxPendingJobs: maxPending, retention }: StorageSettings) {
     this.#directory = directory;
     this.#retention = retention;
-    this.#origin = { session: ++sessions, queue, fsync };
+    this.#origin = { session: ++sessions, queue, fsync, maxPending };
   }
 
-  put(entries: readonly Entry[], { timeoutMs = LOCK_MS, signal }: Wait): Promise<Enqueued[]> {
+  put(entries: readonly Entry[], { timeoutMs, signal }: Wait): Promise<Enqueued[]> {
     const jobs = entries.map(ownJob);
     const bytes = weightOf(jobs);
-    const command: PutCommand = { op: "put", id: 0, ...this.#origin, lockMs: timeoutMs, bytes, entries: jobs };
-    return this.#request({ command, bytes, patienceMs: timeoutMs, signal, read: put });
+    const lockMs = timeoutMs ?? LOCK_MS;
+    const command: PutCommand = { op: "put", id: 0, ...this.#origin, lockMs, bytes, entries: jobs, waitMs: undefined };
+    if (command.maxPending !== undefined) {
+      command.waitMs = this.#hasty ? CLOSING : (timeoutMs ?? Number.POSITIVE_INFINITY);
+    }
+    return this.#request({ command, bytes, patienceMs: lockMs, signal, read: put });
   }
 
   claim({ limit, leaseMs, timeoutMs, signal }: ClaimRequest): Promise<Delivery[]> {
@@ -185,7 +192,14 @@ class SqliteStorage implements Storage {
     return consumer;
   }
 
+  stopWaiting(): void {
+    if (this.#hasty || this.#origin.maxPending === undefined) return;
+    this.#hasty = true;
+    this.#client?.stopWaiting(this.#origin.session);
+  }
+
   close(): Promise<void> {
+    this.stopWaiting();
     this.#closing ??= this.#close();
     return this.#closing;
   }

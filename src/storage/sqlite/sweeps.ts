@@ -1,8 +1,8 @@
 import type { StorageError } from "../../errors.ts";
-import type { FailedFilter } from "../storage.ts";
+import type { FailedFilter, PurgeRequest } from "../storage.ts";
 import type { Step } from "./group-commit.ts";
 import type { Outbox } from "./outbox.ts";
-import type { SweepCommand, SweepRequest } from "./protocol.ts";
+import type { SweepCommand } from "./protocol.ts";
 import { lockedOut } from "./refusals.ts";
 import { RetentionPasses, type RetentionPassesOptions } from "./retention.ts";
 import type { Stretch, Transitions } from "./transitions.ts";
@@ -15,8 +15,8 @@ const GAP = { alone: 1, contended: 3 } as const;
 
 export interface SweepsOptions extends RetentionPassesOptions {
   readonly outbox: Outbox;
-  /** Told when jobs of a queue became ready. */
-  readonly replayed: (queue: string) => void;
+  /** Told when jobs became ready. */
+  readonly replayed: () => void;
 }
 
 /** A sweep that somebody waits for. */
@@ -97,9 +97,10 @@ export class Sweeps {
     this.#dueAt = now + connection.heldMs * (neighbours.active(now) ? GAP.contended : GAP.alone);
     task.lockEndsAt = undefined;
     this.#remove(task);
-    if (command.sweep.kind === "retryFailed") replayed(command.queue);
-    if (walk.over) outbox.answer({ id: command.id, changed: walk.changed });
-    else this.#tasks.push(task);
+    if (command.sweep.kind === "retryFailed") replayed();
+    if (!walk.over) this.#tasks.push(task);
+    else if (walk.full && walk.changed === 0) outbox.answer({ id: command.id, refused: "full" });
+    else outbox.answer({ id: command.id, changed: walk.changed });
   }
 
   #fail(task: Task, error: StorageError): void {
@@ -112,7 +113,7 @@ export class Sweeps {
   }
 }
 
-function pathsOf({ queue, sweep }: SweepCommand): Path[] {
+function pathsOf({ queue, sweep, maxPending }: SweepCommand): Path[] {
   switch (sweep.kind) {
     case "purge":
       return purgePaths(queue, sweep);
@@ -121,26 +122,37 @@ function pathsOf({ queue, sweep }: SweepCommand): Path[] {
         { failedOf: queue, visit: (transitions, at) => ({ changed: transitions.purgeFailed(queue, at, sweep) }) },
       ];
     case "retryFailed":
-      return [{ failedOf: queue, visit: (transitions, at) => replayAll(queue, transitions, at, sweep) }];
+      return [{ failedOf: queue, visit: (transitions, at) => replay(transitions, at, queue, sweep, maxPending) }];
   }
 }
 
-function purgePaths(queue: string, { olderThanMs, includeFailed }: SweepRequest & { readonly kind: "purge" }): Path[] {
-  let before: number | undefined;
-  const cutOff = (transitions: Transitions): number => (before ??= transitions.now() - olderThanMs);
+function purgePaths(queue: string, { olderThanMs, includeFailed }: PurgeRequest): Path[] {
+  let cutOff: number | undefined;
+  const before = (transitions: Transitions): number => (cutOff ??= transitions.now() - olderThanMs);
   const acked: Path = {
-    visit: (transitions, at) => ({ changed: transitions.purgeAcked(queue, at, cutOff(transitions)) }),
+    visit: (transitions, at) => ({ changed: transitions.purgeAcked(queue, at, before(transitions)) }),
   };
   const failed: Path = {
     failedOf: queue,
-    visit: (transitions, at) => ({ changed: transitions.purgeFailed(queue, at, { before: cutOff(transitions) }) }),
+    visit: (transitions, at) => ({ changed: transitions.purgeFailed(queue, at, { before: before(transitions) }) }),
   };
   return includeFailed ? [acked, failed] : [acked];
 }
 
-function replayAll(queue: string, transitions: Transitions, at: Stretch, filter: FailedFilter): Visit {
+function replay(
+  transitions: Transitions,
+  at: Stretch,
+  queue: string,
+  filter: FailedFilter,
+  maxPending: number | undefined,
+): Visit {
   const now = transitions.now();
   let changed = 0;
-  for (const id of transitions.failedIn(queue, at, filter)) if (transitions.replay(queue, id, now)) changed++;
+  for (const id of transitions.failedIn(queue, at, filter)) {
+    if (maxPending !== undefined && !transitions.hasRoom(queue, maxPending, 1)) {
+      return { changed, over: "full" };
+    }
+    if (transitions.replay(queue, id, now)) changed++;
+  }
   return { changed };
 }

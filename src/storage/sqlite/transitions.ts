@@ -3,6 +3,7 @@ import { type JobState, STATES } from "../../state.ts";
 import type { Delivery, Enqueued, FailedFilter, Lease, QueueStats, Settlement } from "../storage.ts";
 import type { Connection } from "./connection.ts";
 import type { Row } from "./driver.ts";
+import { Load, loadOf } from "./load.ts";
 import type { NewJob } from "./protocol.ts";
 
 /** What a queue holds for a claim, and when (milliseconds since the epoch) there will be more. */
@@ -33,6 +34,7 @@ export class Transitions {
   readonly #connection: Connection;
   readonly #clock: () => number;
   readonly #moves: { queue: string; from: JobState | undefined; to: JobState | undefined; jobs: number }[] = [];
+  readonly #load = new Load();
 
   constructor(connection: Connection, clock: () => number) {
     this.#connection = connection;
@@ -56,6 +58,25 @@ export class Transitions {
     }
     const row = this.#sql.findByJobId.get({ queue, jobId }) as Row;
     return { id: row["id"] as number, inserted: false };
+  }
+
+  knows(queue: string, jobId: string): boolean {
+    return this.#sql.findByJobId.get({ queue, jobId }) !== undefined;
+  }
+
+  /** How many jobs are ready or processing, what this transaction has done so far included. */
+  load(queue: string): number {
+    return this.#load.of(queue, () => {
+      const { ready, processing } = this.stats(queue);
+      // Triggers keep the counts as rows change; else they lack what is to be written at the end.
+      const unwritten = this.#connection.countsAreTriggered ? [] : this.#moves.filter((move) => move.queue === queue);
+      return unwritten.reduce((sum, { from, to, jobs }) => sum + loadOf(from, to) * jobs, ready + processing);
+    });
+  }
+
+  /** Whether so many more jobs fit into a queue that may hold `limit` of them, ready or processing. */
+  hasRoom(queue: string, limit: number, jobs: number): boolean {
+    return this.load(queue) + jobs <= limit;
   }
 
   look(queue: string): Outlook {
@@ -260,6 +281,7 @@ export class Transitions {
 
   forget(moves: number): void {
     this.#moves.length = moves;
+    this.#load.forget();
   }
 
   /** Writes the moves of this transaction into the table of counts, once per queue. */
@@ -275,6 +297,7 @@ export class Transitions {
       if (to !== undefined) counter[to] += jobs;
     }
     this.#moves.length = 0;
+    this.#load.forget();
     if (this.#connection.countsAreTriggered) return;
     const now = this.now();
     for (const [queue, counter] of queues) this.#sql.count.run({ queue, ...counter, now });
@@ -282,7 +305,9 @@ export class Transitions {
 
   /** From nothing when a job is added, to nothing when it is deleted. */
   #moved(queue: string, from: JobState | undefined, to: JobState | undefined, jobs: number): void {
-    if (jobs > 0) this.#moves.push({ queue, from, to, jobs });
+    if (jobs === 0) return;
+    this.#moves.push({ queue, from, to, jobs });
+    this.#load.moved(queue, loadOf(from, to) * jobs);
   }
 }
 

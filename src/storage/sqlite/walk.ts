@@ -14,8 +14,8 @@ const STRETCH_BYTES = 256 * 1024;
 /** What was done on a stretch. */
 export interface Visit {
   readonly changed: number;
-  /** There is nothing more to do on this path. */
-  readonly over?: boolean;
+  /** There is nothing more to do on this path, or nothing more that can be done. */
+  readonly over?: boolean | "full";
 }
 
 /** Along which rows to walk, and what to do there. */
@@ -43,6 +43,8 @@ export class Walk {
   #position: Position = { path: 0, after: 0, end: undefined };
   #rows = STRETCH_ROWS.first;
   changed = 0;
+  /** It ended because there was no more room. */
+  full = false;
 
   constructor(paths: readonly Path[]) {
     this.#paths = paths;
@@ -61,6 +63,7 @@ export class Walk {
       compound: true,
       execute: (transitions) => {
         changed = 0;
+        this.full = false;
         position = this.#position;
         const startedAt = performance.now();
         for (let now = startedAt; now - startedAt < SLICE_MS && position.path < this.#paths.length; ) {
@@ -91,7 +94,8 @@ export class Walk {
     const next = { path: number + 1, after: 0, end: undefined };
     if (last === undefined) return { position: next, changed: 0, visited: false };
     const { changed, over = false } = path.visit(transitions, { after, last });
-    const done = over || last >= end;
+    this.full = over === "full";
+    const done = over !== false || last >= end;
     return { position: done ? next : { path: number, after: last, end }, changed, visited: true };
   }
 

@@ -18,8 +18,8 @@ type PackedJob = readonly [payload: NewJob["payload"], jobId: string | null, del
 
 type PackedCommand =
   /** One job, as a rule: without arrays of its own. */
-  | readonly [...Header<"put">, bytes: number, ...PackedJob]
-  | readonly [...Header<"putMany">, bytes: number, jobs: readonly PackedJob[]]
+  | readonly [...Header<"put">, bytes: number, waitMs: number | undefined, ...PackedJob]
+  | readonly [...Header<"putMany">, bytes: number, waitMs: number | undefined, jobs: readonly PackedJob[]]
   | readonly [
       ...Header<"claim">,
       limit: number,
@@ -45,7 +45,8 @@ export function packToEngine(message: ToEngine, transfer: ArrayBuffer[]): Packed
   return message.commands.map((command) => {
     // One object for all that have it in common: a message contains each object once.
     if (command.session !== origin?.session) {
-      origin = { session: command.session, queue: command.queue, fsync: command.fsync };
+      const { session, queue, fsync, maxPending } = command;
+      origin = { session, queue, fsync, maxPending };
     }
     return packCommand(command, origin, transfer);
   });
@@ -55,11 +56,11 @@ function packCommand(command: Command, origin: Origin, transfer: ArrayBuffer[]):
   const { id, lockMs } = command;
   switch (command.op) {
     case "put": {
-      const { bytes, entries } = command;
+      const { bytes, waitMs, entries } = command;
       const jobs = entries.map((job) => packJob(job, transfer));
       const [first] = jobs;
-      if (first !== undefined && jobs.length === 1) return ["put", id, origin, lockMs, bytes, ...first];
-      return ["putMany", id, origin, lockMs, bytes, jobs];
+      if (first !== undefined && jobs.length === 1) return ["put", id, origin, lockMs, bytes, waitMs, ...first];
+      return ["putMany", id, origin, lockMs, bytes, waitMs, jobs];
     }
     case "claim": {
       const { limit, leaseMs, waitMs, consumer, slot } = command;
@@ -101,15 +102,17 @@ function isBatch(message: PackedToEngine): message is readonly PackedCommand[] {
 }
 
 function unpackCommand(packed: PackedCommand): Command {
-  const [, id, { session, queue, fsync }, lockMs] = packed;
+  const [, id, { session, queue, fsync, maxPending }, lockMs] = packed;
   switch (packed[0]) {
     case "put": {
-      const [op, , , , bytes, payload, jobId, delayMs, maxAttempts] = packed;
-      return { op, id, session, queue, fsync, lockMs, bytes, entries: [{ payload, jobId, delayMs, maxAttempts }] };
+      const [op, , , , bytes, waitMs, payload, jobId, delayMs, maxAttempts] = packed;
+      const entries = [{ payload, jobId, delayMs, maxAttempts }];
+      return { op, id, session, queue, fsync, maxPending, lockMs, bytes, waitMs, entries };
     }
     case "putMany": {
-      const [, , , , bytes, jobs] = packed;
-      return { op: "put", id, session, queue, fsync, lockMs, bytes, entries: jobs.map(unpackJob) };
+      const [, , , , bytes, waitMs, jobs] = packed;
+      const entries = jobs.map(unpackJob);
+      return { op: "put", id, session, queue, fsync, maxPending, lockMs, bytes, waitMs, entries };
     }
     case "claim": {
       const [op, , , , limit, leaseMs, waitMs, consumer, slot] = packed;
@@ -125,11 +128,11 @@ function unpackCommand(packed: PackedCommand): Command {
     }
     case "alter": {
       const [op, , , , verb, job] = packed;
-      return { op, id, session, queue, fsync, lockMs, verb, job };
+      return { op, id, session, queue, fsync, maxPending, lockMs, verb, job };
     }
     case "sweep": {
       const [op, , , , sweep] = packed;
-      return { op, id, session, queue, fsync, lockMs, sweep };
+      return { op, id, session, queue, fsync, maxPending, lockMs, sweep };
     }
     default:
       return { op: packed[0], id, session, queue, fsync, lockMs };
