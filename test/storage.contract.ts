@@ -1,4 +1,5 @@
 import { describe } from "vitest";
+import { capacityContract } from "./contract/capacity.ts";
 import { claimingContract } from "./contract/claiming.ts";
 import { puttingContract } from "./contract/putting.ts";
 import { removingContract } from "./contract/removing.ts";
@@ -14,5 +15,6 @@ export function storageContract(backend: Backend): void {
     claimingContract(backend);
     waitingContract(backend);
     removingContract(backend);
+    capacityContract(backend);
   });
 }

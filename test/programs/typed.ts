@@ -61,7 +61,14 @@ const serializer: Serializer<Email> = {
 };
 const json: JsonSerializer = jsonSerializer;
 const wait: WaitOptions = { timeoutMs: 5_000, signal: undefined };
-const options: SimpleQueueOptions<Email> = { name: "emails", leaseMs: 30_000, maxRetries: 3, fsync: false, serializer };
+const options: SimpleQueueOptions<Email> = {
+  name: "emails",
+  leaseMs: 30_000,
+  maxRetries: 3,
+  fsync: false,
+  serializer,
+  maxPendingJobs: 1_000,
+};
 
 async function produce(queue: SimpleQueue<Email>): Promise<void> {
   const put: PutOptions = { jobId: "first", delayMs: 0, maxRetries: 1, ...wait };

@@ -96,7 +96,7 @@ interface ElapseOptions {
   readonly ticking?: boolean;
 }
 
-type PutOptions = Partial<Pick<PutCommand, "fsync" | "lockMs" | "session" | "queue">> & {
+type PutOptions = Partial<Pick<PutCommand, "fsync" | "lockMs" | "session" | "queue" | "maxPending" | "waitMs">> & {
   readonly jobId?: string;
   readonly delayMs?: number;
   readonly maxAttempts?: number;
@@ -225,11 +225,11 @@ export class TestEngine {
     return this.#command((id) => ({ op: "reclaim", ...base(id) }));
   }
 
-  alter(verb: AlterCommand["verb"], job: number): Call {
-    return this.#command((id) => ({ op: "alter", ...base(id), verb, job }));
+  alter(verb: AlterCommand["verb"], job: number, maxPending?: number): Call {
+    return this.#command((id) => ({ op: "alter", ...base(id), maxPending, verb, job }));
   }
 
-  sweep(sweep: SweepRequest, options: Partial<Pick<SweepCommand, "lockMs" | "session">> = {}): Call {
+  sweep(sweep: SweepRequest, options: Partial<Pick<SweepCommand, "lockMs" | "maxPending">> = {}): Call {
     return this.#command((id) => ({ op: "sweep", ...base(id), ...options, sweep }));
   }
 
@@ -239,6 +239,10 @@ export class TestEngine {
 
   stats(queue: string = QUEUE): Call {
     return this.#command((id) => ({ op: "stats", ...base(id), queue }));
+  }
+
+  stopWaiting(session = 1): void {
+    this.engine.receive({ kind: "stopWaiting", session });
   }
 
   abort(call: Call): void {

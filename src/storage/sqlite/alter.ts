@@ -38,10 +38,11 @@ export class AlterStep extends CommandStep<AlterCommand> {
 
   override confirmed(transitions: Transitions): boolean | undefined {
     if (!this.#changed) return undefined;
-    const { verb, job } = this.command;
-    if (verb === "replay") return transitions.wasSettled({ id: job, receipt: "" }, this.#now) ? true : undefined;
-    // Somebody else may have deleted it since.
-    return transitions.exists(job) ? false : undefined;
+    const { queue, verb, job } = this.command;
+    // A row that is gone may have been deleted by somebody else since.
+    if (verb !== "replay") return transitions.exists(job) ? false : undefined;
+    if (transitions.isFailed(queue, job)) return false;
+    return transitions.wasSettled({ id: job, receipt: "" }, this.#now) ? true : undefined;
   }
 
   override succeed(): void {

@@ -258,9 +258,9 @@ export class Engine {
     else this.#keepLocked(own, taken, new Set(locked), now);
     if (this.#room.hasWaiters) this.#room.batchEnded(new Set(locked), now);
     if (locked.length > 0) {
-      if (sweep !== undefined) this.#sweeps.locked(now, this.#monotonic());
+      if (sweep !== undefined && locked.includes(sweep)) this.#sweeps.locked(now, this.#monotonic());
       if (tookMs < slice / 2) this.#pauseUntil = this.#monotonic() + LOCK_RETRY_MS;
-    } else {
+    } else if (sweep === undefined || steps.length > 1) {
       this.#pauseUntil = this.#monotonic() + this.#neighbours.gapMs(now, this.#connection.heldMs);
     }
   }

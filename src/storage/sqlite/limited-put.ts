@@ -20,6 +20,8 @@ export interface Line {
   hold(put: LimitedPutStep, waits: boolean): void;
   /** It has to wait, and that is final. */
   join(put: LimitedPutStep): void;
+  /** It waits no longer. */
+  leave(put: LimitedPutStep): void;
 }
 
 type Verdict = "put" | "waits" | "full" | "oversized" | "closed";
@@ -31,9 +33,9 @@ export class LimitedPutStep extends PutStep {
   readonly number: number;
   /** When to stop waiting for room, by `monotonicMs`. */
   readonly endsAt: number;
-  waiting = false;
   readonly #line: Line;
   #mayWait: boolean;
+  #waiting = false;
   /** Since when there is room, but the lock is somebody else's. */
   #lockedSince: number | undefined;
   #verdict: Verdict = "waits";
@@ -44,6 +46,10 @@ export class LimitedPutStep extends PutStep {
     this.endsAt = now + command.waitMs;
     this.#mayWait = command.waitMs >= 0;
     this.#line = line;
+  }
+
+  get waiting(): boolean {
+    return this.#waiting;
   }
 
   /** When to give up what it waits for. */
@@ -76,23 +82,34 @@ export class LimitedPutStep extends PutStep {
 
   override succeed(): void {
     this.#lockedSince = undefined;
-    if (this.#verdict === "waits") {
-      if (!this.waiting) this.#line.join(this);
-      this.waiting = true;
-    } else if (this.#verdict === "put") {
-      this.waiting = false;
+    if (this.#verdict === "waits") this.#join();
+    else if (this.#verdict !== "put") this.refuse(this.#verdict);
+    else {
+      this.#leave();
       super.succeed();
-    } else this.refuse(this.#verdict);
+    }
   }
 
   override fail(error: StorageError): void {
-    this.waiting = false;
+    this.#leave();
     super.fail(error);
   }
 
   refuse(refused: "aborted" | "closed" | "full" | "oversized"): void {
-    this.waiting = false;
+    this.#leave();
     this.outbox.answer({ id: this.command.id, refused });
+  }
+
+  #join(): void {
+    if (this.#waiting) return;
+    this.#waiting = true;
+    this.#line.join(this);
+  }
+
+  #leave(): void {
+    if (!this.#waiting) return;
+    this.#waiting = false;
+    this.#line.leave(this);
   }
 
   /** Its time is up. */

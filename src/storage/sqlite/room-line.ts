@@ -1,12 +1,12 @@
 import { BATCH_BYTES } from "./claims.ts";
 import type { LimitedPutStep } from "./limited-put.ts";
 
-/** Where the head of the list is moved up to its beginning. */
-const LONGEST_GAP = 1000;
+/** Places of those who left are given up when there are so many, and more than of those who wait. */
+const MOST_LEFT = 1000;
 
 /**
- * The puts that wait for room in one queue under one limit. Taking from the front, and finding out that nobody's time
- * is up, costs the same however many wait.
+ * The puts that wait for room in one queue under one limit. To take from the front, to let anybody leave, and to find
+ * out that nobody's time is up costs the same however many wait.
  */
 export class RoomLine {
   readonly queue: string;
@@ -17,33 +17,44 @@ export class RoomLine {
   holding: LimitedPutStep | undefined;
   /** No time is up before. */
   nextEnd: number = Number.POSITIVE_INFINITY;
+  /** How many wait. */
+  size = 0;
+  /** In their order, among them some that left. */
   #puts: LimitedPutStep[] = [];
-  #gap = 0;
-  /** Those who found the lock to be somebody else's. */
+  /** Nobody before this place waits. */
+  #start = 0;
+  /** Those in the batch under way, and those whom the lock kept out of an earlier one. */
+  #tried: readonly LimitedPutStep[] = [];
   #locked: readonly LimitedPutStep[] = [];
-  /** How many, from the front, are in the batch under way. */
-  #tried = 0;
 
   constructor(queue: string, limit: number) {
     this.queue = queue;
     this.limit = limit;
   }
 
-  get size(): number {
-    return this.#puts.length - this.#gap;
-  }
-
   get first(): LimitedPutStep | undefined {
-    return this.#puts[this.#gap];
+    while (this.#start < this.#puts.length && !this.#puts[this.#start]?.waiting) this.#start++;
+    return this.#puts[this.#start];
   }
 
-  push(put: LimitedPutStep): void {
+  add(put: LimitedPutStep): void {
     this.#puts.push(put);
-    this.#expect(put);
+    this.size++;
+    this.nextEnd = Math.min(this.nextEnd, put.endsBy);
   }
 
-  #expect({ endsBy }: LimitedPutStep): void {
-    this.nextEnd = Math.min(this.nextEnd, endsBy);
+  /** One of them no longer waits; it may have held up the others. */
+  left(): void {
+    this.size--;
+    this.check = true;
+    if (this.#puts.length > Math.max(MOST_LEFT, 2 * this.size)) {
+      this.#puts = this.waiting();
+      this.#start = 0;
+    }
+  }
+
+  waiting(): LimitedPutStep[] {
+    return this.#puts.filter(({ waiting }) => waiting);
   }
 
   hold(put: LimitedPutStep): void {
@@ -55,51 +66,54 @@ export class RoomLine {
     if (this.holding === put) this.holding = undefined;
   }
 
-  /** Which of them the lock kept out. From `since` on their patience runs; that of others no longer does. */
-  markLocked(puts: readonly LimitedPutStep[], since = 0): void {
-    for (const put of this.#locked) if (!puts.includes(put)) put.noLongerLocked();
-    this.#locked = puts;
-    for (const put of puts) {
-      put.markLocked(since);
-      this.#expect(put);
-    }
-  }
-
   /** The first of them for a batch, at most so many. */
-  take(most: number): LimitedPutStep[] {
+  take(most: number): readonly LimitedPutStep[] {
     const taken: LimitedPutStep[] = [];
     let bytes = 0;
-    for (const put of this.#puts.slice(this.#gap, this.#gap + most)) {
+    let place = this.first === undefined ? this.#puts.length : this.#start;
+    for (; place < this.#puts.length && taken.length < most; place++) {
+      const put = this.#puts[place] as LimitedPutStep;
+      if (!put.waiting) continue;
       bytes += put.command.bytes;
       if (bytes > BATCH_BYTES && taken.length > 0) break;
       taken.push(put);
     }
-    this.#tried = taken.length;
+    this.#tried = taken;
     return taken;
   }
 
-  /** After the batch: those that were answered leave, the others are returned. */
-  sweep(): LimitedPutStep[] {
-    const end = this.#gap + this.#tried;
-    const kept = this.#puts.slice(this.#gap, end).filter(({ waiting }) => waiting);
-    this.#tried = 0;
-    this.#gap = end - kept.length;
-    for (const [index, put] of kept.entries()) this.#puts[this.#gap + index] = put;
-    if (this.#gap > LONGEST_GAP && this.#gap > this.size) this.#close();
-    return kept;
+  /** After the batch: from `since` on runs the patience of those whom the lock kept out, and no longer that of others. */
+  batchEnded(locked: ReadonlySet<unknown>, since: number): void {
+    this.holding = undefined;
+    this.#markLocked(
+      this.#tried.filter((put) => locked.has(put)),
+      since,
+    );
+    this.#tried = [];
+    this.check = true;
   }
 
-  /** Takes out whoever is meant. */
-  remove(which: (put: LimitedPutStep) => boolean): LimitedPutStep[] {
-    this.#close();
-    const removed = this.#puts.filter(which);
-    if (removed.length > 0) this.#puts = this.#puts.filter((put) => !which(put));
-    this.nextEnd = this.#puts.reduce((next, { endsBy }) => Math.min(next, endsBy), Number.POSITIVE_INFINITY);
-    return removed;
+  /** A look showed it. */
+  noRoom(): void {
+    this.check = false;
+    this.#markLocked([], 0);
   }
 
-  #close(): void {
-    this.#puts.splice(0, this.#gap);
-    this.#gap = 0;
+  #markLocked(puts: readonly LimitedPutStep[], since: number): void {
+    for (const put of this.#locked) if (!puts.includes(put)) put.noLongerLocked();
+    this.#locked = puts;
+    for (const put of puts) {
+      put.markLocked(since);
+      this.nextEnd = Math.min(this.nextEnd, put.endsBy);
+    }
+  }
+
+  /** Those whose time is up. */
+  ended(now: number): LimitedPutStep[] {
+    if (this.nextEnd > now) return [];
+    const waiting = this.waiting();
+    const later = waiting.map(({ endsBy }) => endsBy).filter((endsBy) => endsBy > now);
+    this.nextEnd = later.reduce((next, endsBy) => Math.min(next, endsBy), Number.POSITIVE_INFINITY);
+    return waiting.filter(({ endsBy }) => endsBy <= now);
   }
 }

@@ -27,6 +27,8 @@ export class Room implements Line {
   readonly #transitions: Transitions;
   readonly #outbox: Outbox;
   readonly #lines = new Map<string, RoomLine>();
+  /** Those who wait, by the numbers of their commands. */
+  readonly #waiting: (LimitedPutStep | undefined)[] = [];
   #puts = 0;
 
   constructor({ connection, transitions, outbox, monotonic }: RoomOptions) {
@@ -70,7 +72,15 @@ export class Room implements Line {
   }
 
   join(put: LimitedPutStep): void {
-    this.#lineOf(put).push(put);
+    this.#lineOf(put).add(put);
+    this.#waiting[put.command.id] = put;
+  }
+
+  leave(put: LimitedPutStep): void {
+    const line = this.#lineOf(put);
+    line.left();
+    if (line.size === 0) this.#lines.delete(keyOf(put));
+    this.#waiting[put.command.id] = undefined;
   }
 
   #lineOf(put: LimitedPutStep): RoomLine {
@@ -108,8 +118,7 @@ export class Room implements Line {
       const { ready, processing } = this.#transitions.stats(line.queue);
       const room = Math.max(0, line.limit - ready - processing);
       if (newRows(this.#transitions, first.command, room) <= room) return Math.max(1, room);
-      line.check = false;
-      line.markLocked([]);
+      line.noRoom();
       return 0;
     } catch {
       // The transaction meets the same fault, and reports it.
@@ -120,44 +129,35 @@ export class Room implements Line {
   /** After each batch; `locked` are the steps that could not begin. */
   batchEnded(locked: ReadonlySet<Step>, since: number): void {
     for (const [key, line] of this.#lines) {
-      line.holding = undefined;
-      line.markLocked(
-        line.sweep().filter((put) => locked.has(put)),
-        since,
-      );
-      line.check = true;
+      line.batchEnded(locked, since);
       if (line.size === 0) this.#lines.delete(key);
     }
   }
 
   /** Tells those whose time is up. */
   endWaits(now: number): void {
-    if (this.nextEnd > now) return;
-    for (const put of this.#remove(({ endsBy }) => endsBy <= now)) put.giveUp(this.#connection.file);
+    for (const line of this.#lines.values()) {
+      for (const put of line.ended(now)) put.giveUp(this.#connection.file);
+    }
   }
 
   withdraw(id: number): void {
-    for (const put of this.#remove(({ command }) => command.id === id)) put.refuse("aborted");
+    this.#waiting[id]?.refuse("aborted");
   }
 
   /** Ends the waits of a session that closes; `pending` are its commands that were not tried yet. */
   stopWaiting(session: number, pending: readonly CommandStep[]): void {
     for (const step of pending) if (step instanceof LimitedPutStep) step.hasten();
-    for (const put of this.#remove(({ command }) => command.session === session)) put.refuse("closed");
+    for (const put of this.#all()) if (put.command.session === session) put.refuse("closed");
   }
 
   failAll(error: StorageError): void {
-    for (const put of this.#remove(({ waiting }) => waiting)) put.fail(error);
+    for (const put of this.#all()) put.fail(error);
     this.#lines.clear();
   }
 
-  #remove(which: (put: LimitedPutStep) => boolean): LimitedPutStep[] {
-    const removed: LimitedPutStep[] = [];
-    for (const [key, line] of this.#lines) {
-      removed.push(...line.remove(which));
-      if (line.size === 0) this.#lines.delete(key);
-    }
-    return removed;
+  #all(): LimitedPutStep[] {
+    return [...this.#lines.values()].flatMap((line) => line.waiting());
   }
 }
 

@@ -33,8 +33,6 @@ export class Sweeps {
   readonly #retention: RetentionPasses;
   #tasks: Task[] = [];
   #dueAt = 0;
-  /** The task whose slice was handed out last. */
-  #current: Task | undefined;
 
   constructor(options: SweepsOptions) {
     this.#options = options;
@@ -57,19 +55,16 @@ export class Sweeps {
 
   /** The next slice if it is time. `others` = callers' steps are waiting: they go first, but not for ever. */
   nextStep(now: number, others: boolean): Step | undefined {
-    this.#current = undefined;
     const [task] = this.#tasks;
     if (task === undefined) return this.#retention.nextStep(now, others);
     if (now < this.#dueAt + (others ? COURTESY_MS : 0)) return undefined;
-    this.#current = task;
     return task.walk.slice(task.command.fsync, (error) => this.#sliced(task, error));
   }
 
   /** The slice that was handed out last could not begin: somebody else holds the lock. */
   locked(since: number, now: number): void {
-    const task = this.#current;
-    if (task === undefined) this.#retention.locked(now);
-    else {
+    if (this.#tasks.length === 0) this.#retention.locked(now);
+    for (const task of this.#tasks.slice()) {
       task.lockEndsAt ??= since + task.command.lockMs;
       if (task.lockEndsAt <= now) this.#fail(task, lockedOut(this.#options.connection.file));
     }
@@ -95,7 +90,7 @@ export class Sweeps {
     const { command, walk } = task;
     const now = monotonic();
     this.#dueAt = now + connection.heldMs * (neighbours.active(now) ? GAP.contended : GAP.alone);
-    task.lockEndsAt = undefined;
+    for (const each of this.#tasks) each.lockEndsAt = undefined;
     this.#remove(task);
     if (command.sweep.kind === "retryFailed") replayed();
     if (!walk.over) this.#tasks.push(task);
