@@ -142,7 +142,7 @@ describe("a purge", () => {
     const other = openBare(engine.connection.file.replace(/[^/\\]*$/, ""));
     other.exec("BEGIN IMMEDIATE");
     const patient = engine.purge(1);
-    const impatient = engine.sweep({ kind: "purge", olderThanMs: 1, includeFailed: false }, { lockMs: 100 });
+    const impatient = engine.sweep({ kind: "purge", olderThanMs: 1, includeFailed: false }, { lockMs: 10 });
     stepUntil(engine, () => impatient.answered);
     expect(impatient.error).toMatchObject({ code: "BUSY", outcome: "failed" });
     expect(patient.answered).toBe(false);
