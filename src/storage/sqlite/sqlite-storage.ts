@@ -45,7 +45,7 @@ import { Tally } from "./tally.ts";
 
 /** How long an operation without a time-out of its own waits for the database's lock. */
 const LOCK_MS = 30_000;
-/** Looking without waiting still gives a writer that is just committing this long. */
+/** What does not wait still gives a writer that is just committing this long. */
 const LOOK_LOCK_MS = 50;
 /** What is still to be done while closing waits no longer than this. */
 const CLOSING_LOCK_MS = 500;
@@ -76,7 +76,7 @@ class SqliteStorage implements Storage {
   put(entries: readonly Entry[], { timeoutMs, signal }: Wait): Promise<Enqueued[]> {
     const jobs = entries.map(ownJob);
     const bytes = weightOf(jobs);
-    const lockMs = timeoutMs ?? LOCK_MS;
+    const lockMs = timeoutMs === 0 ? LOOK_LOCK_MS : (timeoutMs ?? LOCK_MS);
     const command: PutCommand = { op: "put", id: 0, ...this.#origin, lockMs, bytes, entries: jobs, waitMs: undefined };
     if (command.maxPending !== undefined) {
       command.waitMs = this.#hasty ? CLOSING : (timeoutMs ?? Number.POSITIVE_INFINITY);
