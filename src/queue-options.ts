@@ -66,22 +66,6 @@ export interface JobsOptions {
   readonly signal?: AbortSignal | undefined;
 }
 
-/** Which finished jobs to delete. */
-export interface PurgeOptions {
-  /** Those that were last changed more than this many milliseconds ago. */
-  readonly olderThanMs: number;
-  /** Dead letters, too. Default `false`. */
-  readonly includeFailed?: boolean | undefined;
-}
-
-/** Dead letters of a cause; what is absent does not matter. */
-export interface FailedFilter {
-  /** Why they failed: a `FailureReason`, or what another program wrote. */
-  readonly reason?: string | undefined;
-  /** As it was given to `Reject` or `fail`. */
-  readonly category?: string | undefined;
-}
-
 const BUS_PREFIX = "__bus__:";
 const shortText = text(200);
 
@@ -100,7 +84,7 @@ const serializer: Check<Serializer<unknown>> = (value, name) => {
 };
 
 /** Ten years. */
-const age = integer(0, 315_576_000_000);
+export const age: Check<number> = integer(0, 315_576_000_000);
 const readRetention = optionsReader<Full<RetentionOptions>>({ ackedMs: optional(age), failedMs: optional(age) });
 
 type Queue = Full<SimpleQueueOptions<unknown>, "name" | "leaseMs" | "maxRetries" | "serializer">;
@@ -129,30 +113,6 @@ export const readFailOptions: OptionsReader<Full<FailOptions>> = optionsReader({
   lastError: option(anything, undefined),
   category: optional(shortText),
 });
-
-const readPurge = optionsReader<Full<PurgeOptions, "includeFailed">>({
-  // Not really optional: see below.
-  olderThanMs: option(age, Number.NaN),
-  includeFailed: option(boolean, false),
-});
-
-export function readPurgeOptions(options: unknown): Full<PurgeOptions, "includeFailed"> {
-  const { olderThanMs, includeFailed } = readPurge(options);
-  return { olderThanMs: Number.isNaN(olderThanMs) ? age(undefined, "olderThanMs") : olderThanMs, includeFailed };
-}
-
-export const jobNumber: Check<number> = integer(1, Number.MAX_SAFE_INTEGER);
-
-const readFilter = optionsReader<Full<FailedFilter>>({ reason: optional(shortText), category: optional(shortText) });
-const readOne = optionsReader<{ readonly id: number }>({ id: option(jobNumber, 0) });
-
-/** One dead letter by its id, or those of a filter. */
-export function readFailedSelection(which: unknown): { readonly id: number } | Full<FailedFilter> {
-  if (typeof which === "number") return { id: jobNumber(which, "id") };
-  if (which === undefined) throw wrongType("which", "an id or a filter ({} = all)", which);
-  const { id } = which as { id?: unknown };
-  return id === undefined ? readFilter(which, "which") : readOne(which, "which");
-}
 
 export const batchLimit: Check<number> = integer(1, 10_000);
 export const extension: Check<number> = integer(1, 86_400_000);

@@ -1,4 +1,5 @@
 import { unlessAborted, withEither } from "./abort.ts";
+import { type QueueDiagnostics, queueDiagnostics } from "./diagnostics.ts";
 import { EmptyError, QueueClosedError } from "./errors.ts";
 import {
   ClaimedJob,
@@ -10,20 +11,25 @@ import {
   type NackOptions,
   readLease,
 } from "./job.ts";
+import { type FailedMessage, failedMessage, type JobInfo, jobInfo } from "./job-info.ts";
+import {
+  type FindOptions,
+  type ListFailedOptions,
+  type ListOptions,
+  readFind,
+  readList,
+  readListFailed,
+} from "./look-options.ts";
 import { wrongType } from "./options.ts";
+import { type FailedFilter, jobNumber, type PurgeOptions, readFailedSelection, readPurgeOptions } from "./purge-options.ts";
 import {
   batchLimit,
   extension,
-  type FailedFilter,
   type JobsOptions,
-  jobNumber,
-  type PurgeOptions,
   type PutOptions,
-  readFailedSelection,
   readFailOptions,
   readJobsOptions,
   readNackOptions,
-  readPurgeOptions,
   readPutOptions,
   readQueueOptions,
   readWaitOptions,
@@ -230,6 +236,40 @@ export class SimpleQueue<T = unknown> {
   /** How many jobs are in each state; `ready` includes those that wait for their time. */
   async stats(): Promise<QueueStats> {
     return this.#storage.stats();
+  }
+
+  /** The job with this id, or with this `jobId`, in whatever state; `undefined` if there is none. */
+  async find(by: FindOptions): Promise<JobInfo | undefined> {
+    const record = await this.#storage.find(readFind(by));
+    return record && jobInfo(this.#name, record);
+  }
+
+  /** Jobs of one state in the order of their ids, up to `limit` (default 100), without claiming them. */
+  async list(options: ListOptions): Promise<JobInfo[]> {
+    const records = await this.#storage.list(readList(options));
+    return records.map((record) => jobInfo(this.#name, record));
+  }
+
+  /**
+   * Dead letters in the order of their ids, up to `limit` (default 100). One whose payload cannot be decoded is listed
+   * with its bytes and the reason.
+   */
+  async listFailed(options?: ListFailedOptions): Promise<FailedMessage<T>[]> {
+    const records = await this.#storage.listFailed(readListFailed(options));
+    return Promise.all(records.map((record) => failedMessage(this.#serializer, record)));
+  }
+
+  /**
+   * How the queue, its file and this program's side of it are doing, in one snapshot. Changes nothing, and costs the
+   * same at any number of jobs.
+   */
+  async diagnostics(): Promise<QueueDiagnostics> {
+    return queueDiagnostics(await this.#storage.diagnostics(), {
+      name: this.#name,
+      serializer: this.#serializer,
+      leaseMs: this.#leaseMs,
+      maxRetries: this.#maxRetries,
+    });
   }
 
   /**

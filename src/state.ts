@@ -21,7 +21,27 @@ export type FailureReason =
   | "handler_timeout"
   | "explicit_permanent_failure"
   | "undecodable_payload"
-  | "rejected";
+  | "rejected"
+  | "unknown_event_type"
+  | "invalid_envelope"
+  | "invalid_payload"
+  | "no_handler"
+  /** Never stored: what is read where no reason is stored, or one that this version does not know. */
+  | "legacy_unknown";
+
+export const FAILURE_REASONS: readonly FailureReason[] = [
+  "retries_exhausted",
+  "permanent_handler_error",
+  "handler_timeout",
+  "explicit_permanent_failure",
+  "undecodable_payload",
+  "rejected",
+  "unknown_event_type",
+  "invalid_envelope",
+  "invalid_payload",
+  "no_handler",
+  "legacy_unknown",
+];
 
 /** What decides where an event leads. */
 export interface JobFacts {

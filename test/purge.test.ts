@@ -173,7 +173,7 @@ describe("in a file of the Python package, jobs that belong to its executions", 
   test.each([
     ["by its id", 7],
     ["by a filter", { reason: "rejected" }],
-  ])("are not complete any more once one of them is replayed %s", async (_, which) => {
+  ] as const)("are not complete any more once one of them is replayed %s", async (_, which) => {
     const directory = pythonFile();
     const queue = openQueue({ directory });
     expect(completed(directory)).toEqual(["e1", "e2"]);

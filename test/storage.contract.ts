@@ -1,6 +1,7 @@
 import { describe } from "vitest";
 import { capacityContract } from "./contract/capacity.ts";
 import { claimingContract } from "./contract/claiming.ts";
+import { lookingContract } from "./contract/looking.ts";
 import { puttingContract } from "./contract/putting.ts";
 import { removingContract } from "./contract/removing.ts";
 import { transitionsContract } from "./contract/transitions.ts";
@@ -14,6 +15,7 @@ export function storageContract(backend: Backend): void {
     puttingContract(backend);
     claimingContract(backend);
     waitingContract(backend);
+    lookingContract(backend);
     removingContract(backend);
     capacityContract(backend);
   });

@@ -133,8 +133,8 @@ export function removingContract(backend: Backend): void {
       { filter: { category: "invoice" }, chosen: [0] },
       { filter: { reason: "rejected", category: "other" }, chosen: [1] },
       { filter: { reason: "permanent_handler_error", category: "invoice" }, chosen: [] },
-      { filter: { reason: "unheard of" }, chosen: [] },
-    ])("by the filter $filter brings back those of the cause", ({ filter, chosen }) =>
+      { filter: { reason: "legacy_unknown" }, chosen: [] },
+    ] as const)("by the filter $filter brings back those of the cause", ({ filter, chosen }) =>
       within(async (storage) => {
         const ids = [await bury(storage), await bury(storage, { ...REJECTED, category: "other" })];
         ids.push(await bury(storage, PERMANENT));

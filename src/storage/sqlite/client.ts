@@ -5,6 +5,7 @@ import { clearTimeout, monotonicNow, queueMicrotask, setImmediate, setTimeout } 
 import { warnOnce } from "../../warning.ts";
 import { DirectoryWatch } from "./changes.ts";
 import { EngineThread, showAlive, wake } from "./engine-thread.ts";
+import { type Gauges, newGauges } from "./gauges.ts";
 import { OutgoingBatch } from "./outgoing.ts";
 import {
   type Answer,
@@ -20,6 +21,7 @@ import {
 } from "./protocol.ts";
 import { engineDied, flooded, refusal, revive, tooLarge } from "./refusals.ts";
 import { CLOSING_MS, type Demand, givesUpAt, LEAST_PATIENCE_MS, patienceFrom, type Request } from "./request.ts";
+import { SideThreads } from "./side-thread.ts";
 import type { Tally } from "./tally.ts";
 
 /** Enough to keep the engine busy; what waits beyond can still be withdrawn. */
@@ -45,6 +47,10 @@ const clients = new Map<string, Client>();
  * hands its answers back. There is one per directory, shared by every queue and worker on it.
  */
 export class Client {
+  /** Threads for what only reads, or takes long. */
+  readonly side: SideThreads;
+  /** What the engine counts. */
+  readonly gauges: Gauges = newGauges();
   readonly #directory: string;
   readonly #signals = new Int32Array(new SharedArrayBuffer(SIGNALS * 4));
   readonly #watch: DirectoryWatch;
@@ -70,6 +76,7 @@ export class Client {
 
   private constructor(directory: string) {
     this.#directory = directory;
+    this.side = new SideThreads(directory);
     this.#watch = new DirectoryWatch(directory, this.#signals, () => wake(this.#signals));
   }
 
@@ -240,7 +247,7 @@ export class Client {
   }
 
   #start(): void {
-    const thread = new EngineThread(this.#directory, this.#signals, {
+    const thread = new EngineThread(this.#directory, this.#signals, this.gauges, {
       message: (message) => this.#receive(message),
       ended: (error) => this.#ended(error),
     });
@@ -323,6 +330,10 @@ export class Client {
     this.#keepTicking();
   }
 
+  get consumers(): Iterable<ConsumerRecord> {
+    return this.#consumers.values();
+  }
+
   dismiss(consumer: number): void {
     this.#consumers.delete(consumer);
     this.#thread?.post({ kind: "dismiss", consumer });
@@ -349,9 +360,10 @@ export class Client {
     if (this.#batches.length > 0) this.#watchPatience();
   }
 
-  /** Blocks until the engine is outside SQLite, for good. */
+  /** Blocks until its threads are outside SQLite, for good. */
   leaveSqlite(): void {
     this.#thread?.leaveSqlite();
+    this.side.leaveSqlite();
   }
 
   /** Gives the client back; the last one to do so ends the engine. */
@@ -362,6 +374,7 @@ export class Client {
     if (clients.size === 0) process.off("exit", leaveSqlite);
     this.#watch.disarm();
     clearTimeout(this.#patienceTimer);
+    await this.side.end();
     await this.#thread?.shutDown();
   }
 }

@@ -8,17 +8,24 @@ import type {
   Delivery,
   Enqueued,
   Entry,
+  FailedRecord,
+  FailedRequest,
   FailedSelection,
+  JobKey,
+  JobRecord,
   Lease,
+  ListRequest,
   PurgeRequest,
   QueueStats,
   Retention,
   Settlement,
   Storage,
+  StorageDiagnostics,
   StorageSettings,
   Wait,
 } from "../storage.ts";
 import { Client } from "./client.ts";
+import { readGauges } from "./gauges.ts";
 import { weightOf } from "./outgoing.ts";
 import {
   type AlterCommand,
@@ -41,6 +48,8 @@ import {
   type SweepCommand,
 } from "./protocol.ts";
 import type { Demand } from "./request.ts";
+import { longestRunning } from "./running.ts";
+import type { TaskInput, TaskName, TaskResult } from "./side.ts";
 import { Tally } from "./tally.ts";
 
 /** How long an operation without a time-out of its own waits for the database's lock. */
@@ -181,6 +190,44 @@ class SqliteStorage implements Storage {
   stats(): Promise<QueueStats> {
     const command: StatsCommand = { op: "stats", id: 0, ...this.#origin, lockMs: LOCK_MS };
     return this.#request({ command, patienceMs: LOCK_MS, read: stats });
+  }
+
+  find(by: JobKey): Promise<JobRecord | undefined> {
+    return this.#look("find", { queue: this.#origin.queue, by });
+  }
+
+  list(which: ListRequest): Promise<JobRecord[]> {
+    return this.#look("list", { queue: this.#origin.queue, which });
+  }
+
+  listFailed(which: FailedRequest): Promise<FailedRecord[]> {
+    return this.#look("listFailed", { queue: this.#origin.queue, which });
+  }
+
+  async diagnostics(): Promise<StorageDiagnostics> {
+    const { queue, fsync } = this.#origin;
+    const client = this.#open();
+    const report = await this.#look("diagnose", { queue });
+    return {
+      ...report,
+      ...readGauges(client.gauges),
+      ...longestRunning(client.consumers, queue),
+      synchronous: fsync ? 2 : 1,
+      durabilityMode: fsync ? "full" : "normal",
+      busyTimeoutMs: LOCK_MS,
+    };
+  }
+
+  /** Reads beside the engine, which first opens the file if need be, and sees whether it is still the same. */
+  async #look<N extends TaskName>(name: N, input: TaskInput<N>): Promise<TaskResult<N>> {
+    const { side } = this.#open();
+    this.#underWay.begin();
+    try {
+      await this.stats();
+      return await side.quick(name, input);
+    } finally {
+      this.#underWay.end();
+    }
   }
 
   consume(settings: ConsumerSettings, listener: ConsumerListener): Consumer {

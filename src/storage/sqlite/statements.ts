@@ -1,4 +1,4 @@
-import { MAX_RELEASES } from "../../state.ts";
+import { FAILURE_REASONS, MAX_RELEASES } from "../../state.ts";
 import type { Database, Statement } from "./driver.ts";
 
 /**
@@ -10,7 +10,7 @@ import type { Database, Statement } from "./driver.ts";
 const HELD = "id = :id AND queue = :queue AND status = 1 AND receipt = :receipt AND lease_until > :now";
 
 /** A number that other programs wrote, as far as JavaScript can hold it: some libraries throw otherwise. */
-const safe = (column: string): string => `max(min(${column}, 9007199254740991), -9007199254740991)`;
+export const safe = (column: string): string => `max(min(${column}, 9007199254740991), -9007199254740991)`;
 
 /** Rows that a claim moves along before it takes its own; the engine drains longer queues of them in slices. */
 export const SLICE = 100;
@@ -21,8 +21,10 @@ const READY = "queue = :queue AND status = 0 AND available_at <= updated_at";
 /** Rows to which executions of the Python package refer: nothing deletes them. */
 const UNTRACKED = "NOT EXISTS (SELECT 1 FROM event_bus_execution_deliveries WHERE message_id = messages.id)";
 
-/** Dead letters by their cause; Python's clients read a missing reason as this one. */
-const OF_CAUSE = `(:reason IS NULL OR coalesce(failure_reason, 'legacy_unknown') = :reason)
+/** Why a job is a dead letter, as far as it is known. */
+export const REASON: string = `CASE WHEN failure_reason IN (${FAILURE_REASONS.map((reason) => `'${reason}'`).join(", ")})
+  THEN failure_reason ELSE 'legacy_unknown' END`;
+const OF_CAUSE = `(:reason IS NULL OR ${REASON} = :reason)
       AND (:category IS NULL OR failure_category = :category)`;
 const FAILED_STRETCH = "queue = :queue AND status = 3 AND id > :after AND id <= :last";
 
