@@ -21,7 +21,13 @@ import {
   readListFailed,
 } from "./look-options.ts";
 import { wrongType } from "./options.ts";
-import { type FailedFilter, jobNumber, type PurgeOptions, readFailedSelection, readPurgeOptions } from "./purge-options.ts";
+import {
+  type FailedFilter,
+  jobNumber,
+  type PurgeOptions,
+  readFailedSelection,
+  readPurgeOptions,
+} from "./purge-options.ts";
 import {
   batchLimit,
   extension,

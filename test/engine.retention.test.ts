@@ -8,15 +8,19 @@ const SECOND = 1000;
 const MINUTE = 60 * SECOND;
 const HOUR = 60 * MINUTE;
 const DAY = 24 * HOUR;
-/** Forward jumps of the clock would be minutes; the tests' own must not be taken for one. */
 const AGES = { ackedMs: DAY, failedMs: 10 * DAY };
+
+interface Rest {
+  readonly restMs: number;
+  readonly heldMs: number;
+}
 
 function open(): { engine: TestEngine; driver: FaultyDriver } {
   const driver = new FaultyDriver();
   return { driver, engine: new TestEngine({ directory: tempDirectory(), driver }) };
 }
 
-/** Rows that were finished so long ago; with `keepsCounts` off, there are too many to care. */
+/** Rows that were finished so long ago. */
 function finished(engine: TestEngine, agoMs: number, { status = 2, rows = 1, queue = "default" } = {}): void {
   const at = engine.clock.wall - agoMs;
   engine.foreign(`BEGIN IMMEDIATE;
@@ -121,23 +125,17 @@ describe("with a worker on a queue that has a retention", () => {
 
   test("it takes a hundredth of the time while others are at work, and more when they are not", () => {
     const { engine, driver } = open();
-    finished(engine, 2 * DAY, { rows: 40_000 });
+    finished(engine, 2 * DAY, { rows: 100_000 });
     keeper(engine);
     engine.elapse(900);
-    driver.log.length = 0;
-    for (let ms = 0; ms < 2000; ms += 5) {
-      engine.put("work");
-      engine.step();
-      engine.clock.advance(5);
-      engine.tick();
+    for (const { restMs, heldMs } of rests(engine, driver, 4, () => engine.put("work"))) {
+      expect(restMs).toBeGreaterThanOrEqual(99 * heldMs - 1);
+      // A little later, since others go first.
+      expect(restMs).toBeLessThanOrEqual(99 * heldMs + 110);
     }
-    // A slice takes 2 ms or a little more, so each 200 ms one may come.
-    const busy = slices(driver);
-    expect(busy).toBeGreaterThan(2);
-    expect(busy).toBeLessThanOrEqual(13);
-    driver.log.length = 0;
-    engine.elapse(3000);
-    expect(slices(driver)).toBeGreaterThan(2 * busy);
+    engine.clock.advance(2000);
+    engine.tick();
+    for (const { restMs, heldMs } of rests(engine, driver, 4)) expect(restMs).toBeLessThanOrEqual(4 * heldMs + 5);
   });
 
   test("a clock that is set forward makes nothing old for an hour", () => {
@@ -179,7 +177,22 @@ describe("with a worker on a queue that has a retention", () => {
   });
 });
 
-/** The transactions that deleted something. */
-function slices(driver: FaultyDriver): number {
-  return driver.log.filter((sql, index) => sql === SQL.purgeAcked && driver.log[index - 1] === "SAVEPOINT step").length;
+/** How long nothing was removed after each slice, and how long that had held the lock; `work` is done every 5 ms. */
+function rests(engine: TestEngine, driver: FaultyDriver, count: number, work?: () => void): Rest[] {
+  const list: Rest[] = [];
+  let last: { at: number; heldMs: number } | undefined;
+  for (let steps = 0; list.length < count; steps++) {
+    if (steps > 100_000) throw new Error("nothing is removed");
+    work?.();
+    const { monotonic: at } = engine.clock;
+    driver.log.length = 0;
+    const wait = engine.step();
+    if (driver.log.includes(SQL.purgeAcked)) {
+      if (last !== undefined) list.push({ restMs: at - last.at, heldMs: last.heldMs });
+      last = { at, heldMs: engine.connection.heldMs };
+    }
+    engine.clock.advance(work === undefined ? Math.max(1, Math.ceil(wait)) : 5);
+    engine.tick();
+  }
+  return list;
 }

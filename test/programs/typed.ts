@@ -13,6 +13,7 @@ import {
   type ErrorClass,
   type ExponentialOptions,
   type FailedDetails,
+  type FailedFilter,
   type FailedMessage,
   type FailOptions,
   type FailureReason,
@@ -35,12 +36,14 @@ import {
   type LongestRunning,
   type NackOptions,
   PayloadError,
+  type PurgeOptions,
   type PutOptions,
   QueueClosedError,
   type QueueDiagnostics,
   type QueueStats,
   Reject,
   type RejectOptions,
+  type RetentionOptions,
   Retry,
   type RetryFunction,
   type RetryOptions,
@@ -73,6 +76,7 @@ const serializer: Serializer<Email> = {
 };
 const json: JsonSerializer = jsonSerializer;
 const wait: WaitOptions = { timeoutMs: 5_000, signal: undefined };
+const retention: RetentionOptions = { ackedMs: 604_800_000, failedMs: undefined };
 const options: SimpleQueueOptions<Email> = {
   name: "emails",
   leaseMs: 30_000,
@@ -80,6 +84,7 @@ const options: SimpleQueueOptions<Email> = {
   fsync: false,
   serializer,
   maxPendingJobs: 1_000,
+  retention,
 };
 
 async function produce(queue: SimpleQueue<Email>): Promise<void> {
@@ -125,6 +130,17 @@ async function consume(queue: SimpleQueue<Email>): Promise<void> {
   const jobs: JobsOptions = { signal: AbortSignal.abort() };
   for await (const one of queue.jobs(jobs)) same<typeof one, Job<Email>>();
   same<ReturnType<typeof queue.reclaimExpiredLeases>, Promise<number>>();
+}
+
+async function clear(queue: SimpleQueue<Email>): Promise<void> {
+  const filter: FailedFilter = { reason: "rejected", category: "none" };
+  same<ReturnType<typeof queue.retryFailed>, Promise<number>>();
+  if ((await queue.retryFailed(filter)) + (await queue.purgeFailed(filter)) > 0) throw new Error("There is none");
+  const old: PurgeOptions = { olderThanMs: 86_400_000, includeFailed: true };
+  const purged = await queue.purge(old);
+  same<typeof purged, number>();
+  const removed = await queue.remove(1);
+  same<typeof removed, boolean>();
 }
 
 async function look(queue: SimpleQueue<Email>): Promise<void> {
@@ -236,6 +252,7 @@ async function main(): Promise<void> {
   await consume(queue);
   await work(queue);
   await look(queue);
+  await clear(queue);
   const refused = mistakes(queue, new Worker(queue, () => {})).length;
   const stats: QueueStats = await queue.stats();
   await queue.close();
