@@ -85,6 +85,15 @@ export function removingContract(backend: Backend): void {
         expect(await idsOf(bench, "another one")).toContain(id);
       }));
 
+    test("makes room for a put that waits for it", async () => {
+      const bench = await openBench(backend);
+      const storage = bench.storage("default", { maxPendingJobs: 1 });
+      const id = await put(storage);
+      const waiting = put(storage, "next");
+      expect(await bench.storage().remove(id)).toBe(true);
+      expect(await waiting).toBe(id + 1);
+    });
+
     test("makes its jobId free again", () =>
       within(async (storage) => {
         const id = await put(storage, "one", { jobId: "mine" });

@@ -17,6 +17,7 @@ import {
   type FailedMessage,
   type FailOptions,
   type FailureReason,
+  FullError,
   type FileDiagnostics,
   type FindOptions,
   type Handler,
@@ -35,6 +36,7 @@ import {
   type LocalQueueErrorCode,
   type LongestRunning,
   type NackOptions,
+  NotFoundError,
   PayloadError,
   type PurgeOptions,
   type PutOptions,
@@ -210,6 +212,8 @@ async function work(queue: SimpleQueue<Email>): Promise<void> {
 
 function explain(error: unknown): LocalQueueErrorCode | "unknown" {
   if (error instanceof EmptyError) same<typeof error.code, "EMPTY">();
+  if (error instanceof FullError) same<typeof error.code, "FULL">();
+  if (error instanceof NotFoundError) same<typeof error.code, "NOT_FOUND">();
   if (error instanceof LeaseExpiredError) same<typeof error.code, "LEASE_EXPIRED">();
   if (error instanceof QueueClosedError) same<typeof error.code, "CLOSED">();
   if (error instanceof PayloadError) same<typeof error.code, "PAYLOAD">();
