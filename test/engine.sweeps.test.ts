@@ -64,11 +64,11 @@ describe("a purge", () => {
     const purge = engine.purge(1000);
     engine.step();
     expect(countRows(engine)).toBeLessThan(MANY);
-    // By now these are old enough, but they were not then.
-    fill(engine, 10);
+    // When their turn comes these are old enough, but they were not then.
+    engine.foreign(`UPDATE messages SET updated_at = ${engine.clock.wall} WHERE id > ${MANY - 10}`);
     engine.clock.advance(2000);
     stepUntil(engine, () => purge.answered);
-    expect(purge.answer).toMatchObject({ changed: MANY });
+    expect(purge.answer).toMatchObject({ changed: MANY - 10 });
     expect(countRows(engine)).toBe(10);
     expectRightCounts(engine);
   });
@@ -226,6 +226,17 @@ describe("a replay of many dead letters", () => {
       engine.foreign("UPDATE messages SET status = 3, failure_reason = 'rejected' WHERE status = 0");
     }
     expect(replay.answer).toMatchObject({ changed: 5000 });
+  });
+
+  test("leaves those alone that failed after it began", () => {
+    const engine = new TestEngine({ directory: tempDirectory() });
+    fill(engine, 1000, { status: 3 });
+    const replay = engine.sweep({ kind: "retryFailed" });
+    engine.step();
+    expect(replay.answered).toBe(false);
+    fill(engine, 10, { status: 3 });
+    stepUntil(engine, () => replay.answered);
+    expect(replay.answer).toMatchObject({ changed: 1000 });
   });
 
   test("stops where the queue is full", () => {
