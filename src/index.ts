@@ -9,6 +9,7 @@ export type {
   PutMessage,
   SettleMessage,
 } from "./channels.ts";
+export type { QueueDiagnostics } from "./diagnostics.ts";
 export {
   EmptyError,
   FullError,
@@ -24,9 +25,18 @@ export {
 } from "./errors.ts";
 export type { HandlerContext } from "./handler-run.ts";
 export { EnqueueItem, type EnqueueItemOptions, type FailOptions, type Job, type NackOptions } from "./job.ts";
+export type { FailedDetails, FailedMessage, JobInfo } from "./job-info.ts";
 export type { Handler, WorkerEvents } from "./job-work.ts";
+export type { FindOptions, ListFailedOptions, ListOptions } from "./look-options.ts";
+export type { FailedFilter, PurgeOptions } from "./purge-options.ts";
 export { SimpleQueue } from "./queue.ts";
-export type { JobsOptions, PutOptions, SimpleQueueOptions, WaitOptions } from "./queue-options.ts";
+export type {
+  JobsOptions,
+  PutOptions,
+  RetentionOptions,
+  SimpleQueueOptions,
+  WaitOptions,
+} from "./queue-options.ts";
 export {
   type AttemptOptions,
   type ExponentialOptions,
@@ -37,7 +47,15 @@ export {
   RetryPolicy,
 } from "./retry.ts";
 export { type JsonSerializer, jsonSerializer, type Serializer } from "./serializer.ts";
-export type { FailureReason } from "./state.ts";
-export type { Enqueued, Lease, QueueStats } from "./storage/storage.ts";
+export type { FailureReason, JobState } from "./state.ts";
+export type {
+  EngineCounts,
+  Enqueued,
+  FileDiagnostics,
+  Lease,
+  LongestRunning,
+  QueueStats,
+  StorageDiagnostics,
+} from "./storage/storage.ts";
 export { Worker } from "./worker.ts";
 export type { ErrorClass, RetryFunction, RunOptions, WorkerOptions } from "./worker-options.ts";

@@ -33,11 +33,25 @@ export interface SimpleQueueOptions<T> {
   readonly fsync?: boolean | undefined;
   /** Turns payloads into bytes and back. Default `jsonSerializer`. */
   readonly serializer?: Serializer<T> | undefined;
+  /**
+   * How many jobs, ready (or delayed) and processing, the queue may hold for this object to put more: 1 to 2^53 - 1.
+   * Default: any number.
+   */
+  readonly maxPendingJobs?: number | undefined;
+  /** How long finished jobs are kept, by any process with an open `Worker`. Default: for ever. */
+  readonly retention?: RetentionOptions | undefined;
+}
+
+/** How long finished jobs are kept, in milliseconds after their last change, up to ten years. Default: for ever. */
+export interface RetentionOptions {
+  readonly ackedMs?: number | undefined;
+  /** Dead letters. */
+  readonly failedMs?: number | undefined;
 }
 
 /** How long a call may take. */
 export interface WaitOptions {
-  /** Bounds the whole call, in milliseconds; 0 = do not wait. Default: wait for work for ever, for a lock 30 s. */
+  /** Bounds the whole call, in milliseconds; 0 = do not wait. Default: wait for work or room for ever, for a lock 30 s. */
   readonly timeoutMs?: number | undefined;
   /** Ends the wait: the call rejects with `signal.reason`. */
   readonly signal?: AbortSignal | undefined;
@@ -69,6 +83,10 @@ const serializer: Check<Serializer<unknown>> = (value, name) => {
   return methods as Serializer<unknown>;
 };
 
+/** Ten years. */
+export const age: Check<number> = integer(0, 315_576_000_000);
+const readRetention = optionsReader<Full<RetentionOptions>>({ ackedMs: optional(age), failedMs: optional(age) });
+
 type Queue = Full<SimpleQueueOptions<unknown>, "name" | "leaseMs" | "maxRetries" | "serializer">;
 
 export const readQueueOptions: OptionsReader<Queue> = optionsReader<Queue>({
@@ -77,6 +95,8 @@ export const readQueueOptions: OptionsReader<Queue> = optionsReader<Queue>({
   maxRetries: option(whole.retries, 3),
   fsync: optional(boolean),
   serializer: option<Serializer<unknown>>(serializer, jsonSerializer),
+  retention: optional(readRetention),
+  maxPendingJobs: optional(integer(1, Number.MAX_SAFE_INTEGER)),
 });
 
 const wait: KnownOptions<Full<WaitOptions>> = { timeoutMs: optional(finite(0)), signal: optional(abortSignal) };

@@ -1,5 +1,6 @@
 import { unlessAborted, withEither } from "./abort.ts";
 import * as channels from "./channels.ts";
+import { type QueueDiagnostics, queueDiagnostics } from "./diagnostics.ts";
 import { EmptyError, LeaseExpiredError, QueueClosedError } from "./errors.ts";
 import {
   ClaimedJob,
@@ -11,7 +12,23 @@ import {
   type NackOptions,
   readLease,
 } from "./job.ts";
+import { type FailedMessage, failedMessage, type JobInfo, jobInfo } from "./job-info.ts";
+import {
+  type FindOptions,
+  type ListFailedOptions,
+  type ListOptions,
+  readFind,
+  readList,
+  readListFailed,
+} from "./look-options.ts";
 import { wrongType } from "./options.ts";
+import {
+  type FailedFilter,
+  jobNumber,
+  type PurgeOptions,
+  readFailedSelection,
+  readPurgeOptions,
+} from "./purge-options.ts";
 import {
   batchLimit,
   extension,
@@ -76,12 +93,12 @@ export class SimpleQueue<T = unknown> {
 
   /** `location` is a directory, as a path or a `file:` URL; it is created with its parents when it is first used. */
   constructor(location: string | URL, options?: SimpleQueueOptions<T>) {
-    const { name, leaseMs, maxRetries, fsync, serializer } = readQueueOptions(options);
+    const { name, leaseMs, maxRetries, fsync, serializer, maxPendingJobs, retention } = readQueueOptions(options);
     this.#name = name;
     this.#leaseMs = leaseMs;
     this.#maxRetries = maxRetries;
     this.#serializer = serializer as Serializer<T>;
-    this.#storage = openStorage(location, { queue: name, fsync });
+    this.#storage = openStorage(location, { queue: name, fsync, maxPendingJobs, retention });
     internals.set(this, {
       name,
       leaseMs,
@@ -94,7 +111,8 @@ export class SimpleQueue<T = unknown> {
 
   /**
    * Adds a job and resolves once it is committed. With a `jobId` that the queue knows already, nothing is changed and
-   * the id is that of the existing job. Rejects with `PayloadError`, `StorageError`, `QueueClosedError`.
+   * the id is that of the existing job. While the queue holds `maxPendingJobs`, waits for room. Rejects with
+   * `PayloadError`, `FullError` (no room in time), `StorageError`, `QueueClosedError`.
    */
   async put(data: T, options?: PutOptions): Promise<Enqueued> {
     const { jobId, delayMs, maxRetries, timeoutMs, signal } = readPutOptions(options);
@@ -107,7 +125,10 @@ export class SimpleQueue<T = unknown> {
     return enqueued as Enqueued;
   }
 
-  /** Adds all items in one transaction, or none. The results are in the order of the items. Rejects as `put` does. */
+  /**
+   * Adds all items in one transaction, or none. The results are in the order of the items. Rejects as `put` does, and
+   * with `FullError` at once if there are more new ones than `maxPendingJobs`.
+   */
   async putMany(items: Iterable<T | EnqueueItem<T>>, options?: WaitOptions): Promise<Enqueued[]> {
     const { timeoutMs, signal } = readWaitOptions(options);
     const left = countdown(timeoutMs);
@@ -229,8 +250,77 @@ export class SimpleQueue<T = unknown> {
     return this.#storage.stats();
   }
 
+  /** The job with this id, or with this `jobId`, in whatever state; `undefined` if there is none. */
+  async find(by: FindOptions): Promise<JobInfo | undefined> {
+    const record = await this.#storage.find(readFind(by));
+    return record && jobInfo(this.#name, record);
+  }
+
+  /** Jobs of one state in the order of their ids, up to `limit` (default 100), without claiming them. */
+  async list(options: ListOptions): Promise<JobInfo[]> {
+    const records = await this.#storage.list(readList(options));
+    return records.map((record) => jobInfo(this.#name, record));
+  }
+
   /**
-   * Ends what waits for a job at once (`QueueClosedError`), stops the workers on this queue gracefully (until then
+   * Dead letters in the order of their ids, up to `limit` (default 100). One whose payload cannot be decoded is listed
+   * with its bytes and the reason.
+   */
+  async listFailed(options?: ListFailedOptions): Promise<FailedMessage<T>[]> {
+    const records = await this.#storage.listFailed(readListFailed(options));
+    return Promise.all(records.map((record) => failedMessage(this.#serializer, record)));
+  }
+
+  /**
+   * How the queue, its file and this program's side of it are doing, in one snapshot. Changes nothing, and costs the
+   * same at any number of jobs.
+   */
+  async diagnostics(): Promise<QueueDiagnostics> {
+    return queueDiagnostics(await this.#storage.diagnostics(), {
+      name: this.#name,
+      serializer: this.#serializer,
+      leaseMs: this.#leaseMs,
+      maxRetries: this.#maxRetries,
+    });
+  }
+
+  /**
+   * Deletes a job that waits to be delivered, now or later. Resolves to whether it did: not when the job is being
+   * processed, finished or unknown, or belongs to an execution of the Python package.
+   */
+  async remove(id: number): Promise<boolean> {
+    return this.#storage.remove(jobNumber(id, "id"));
+  }
+
+  /**
+   * Delivers dead letters again, with a fresh budget: one by its id, or all of a filter (`{}` = all). Resolves to their
+   * number. Rejects with `NotFoundError` when there is no dead letter with this id.
+   */
+  async retryFailed(which: number | { readonly id: number } | FailedFilter): Promise<number> {
+    return this.#storage.retryFailed(readFailedSelection(which));
+  }
+
+  /**
+   * Deletes dead letters for good: one by its id, or all of a filter (`{}` = all). Resolves to their number. Rejects
+   * with `NotFoundError` when there is no dead letter with this id. Those that belong to executions of the Python
+   * package are kept.
+   */
+  async purgeFailed(which: number | { readonly id: number } | FailedFilter): Promise<number> {
+    return this.#storage.purgeFailed(readFailedSelection(which));
+  }
+
+  /**
+   * Deletes the acknowledged jobs that were last changed more than `olderThanMs` ago, and with `includeFailed` such
+   * dead letters, too; resolves to their number. It goes in slices of a few milliseconds, so others can work
+   * meanwhile; after an error, or `close()`, what was deleted so far is deleted. Jobs that belong to executions of the
+   * Python package are kept.
+   */
+  async purge(options: PurgeOptions): Promise<number> {
+    return this.#storage.purge(readPurgeOptions(options));
+  }
+
+  /**
+   * Ends what waits for a job or for room at once (`QueueClosedError`), stops the workers on this queue gracefully (until then
    * their handlers may still put and settle), and commits what was accepted, or rejects it after 500 ms if the
    * database is locked. Jobs claimed by hand stay leased. Idempotent.
    */
@@ -246,6 +336,7 @@ export class SimpleQueue<T = unknown> {
 
   async #close(): Promise<void> {
     this.#ending.abort(this.#closedError());
+    this.#storage.stopWaiting();
     if (this.#consumers.size > 0) await Promise.all(Array.from(this.#consumers, (consumer) => consumer.stop()));
     await this.#storage.close();
   }

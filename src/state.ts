@@ -8,8 +8,8 @@ export type JobState = "ready" | "processing" | "acked" | "failed";
 /** A state's place here is its number in the column `status`, which the Python package shares. */
 export const STATES: readonly JobState[] = ["ready", "processing", "acked", "failed"];
 
-export type JobEvent = "claim" | "extend" | "ack" | "nack" | "fail" | "release" | "expire";
-export const EVENTS: readonly JobEvent[] = ["claim", "extend", "ack", "nack", "fail", "release", "expire"];
+export type JobEvent = "claim" | "extend" | "ack" | "nack" | "fail" | "release" | "expire" | "replay";
+export const EVENTS: readonly JobEvent[] = ["claim", "extend", "ack", "nack", "fail", "release", "expire", "replay"];
 
 /** Gives back in a row that do not count as deliveries; without a bound, a job that stops its process would loop. */
 export const MAX_RELEASES = 10;
@@ -21,7 +21,27 @@ export type FailureReason =
   | "handler_timeout"
   | "explicit_permanent_failure"
   | "undecodable_payload"
-  | "rejected";
+  | "rejected"
+  | "unknown_event_type"
+  | "invalid_envelope"
+  | "invalid_payload"
+  | "no_handler"
+  /** Never stored: what is read where no reason is stored, or one that this version does not know. */
+  | "legacy_unknown";
+
+export const FAILURE_REASONS: readonly FailureReason[] = [
+  "retries_exhausted",
+  "permanent_handler_error",
+  "handler_timeout",
+  "explicit_permanent_failure",
+  "undecodable_payload",
+  "rejected",
+  "unknown_event_type",
+  "invalid_envelope",
+  "invalid_payload",
+  "no_handler",
+  "legacy_unknown",
+];
 
 /** What decides where an event leads. */
 export interface JobFacts {
@@ -66,7 +86,10 @@ const moves: { readonly [S in JobState]: { readonly [E in JobEvent]?: Move } } =
     expire: endDelivery,
   },
   acked: {},
-  failed: {},
+  failed: {
+    /** With a fresh budget. */
+    replay: (job) => ({ ...job, state: "ready", attempts: 0, releases: 0 }),
+  },
 };
 
 /**

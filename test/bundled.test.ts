@@ -9,8 +9,10 @@ import { tempDirectory } from "./support/temp.ts";
 const BUNDLES: { readonly [what: string]: (dist: string) => void } = {
   "without the file of the thread": (dist) => fs.rmSync(path.join(dist, "storage/sqlite/thread.js")),
   "as CommonJS, where a module does not know its URL": (dist) => {
-    const file = path.join(dist, "storage/sqlite/engine-thread.js");
-    fs.writeFileSync(file, fs.readFileSync(file, "utf8").replace("import.meta.url", "undefined"));
+    for (const name of ["engine-thread.js", "side-thread.js"]) {
+      const file = path.join(dist, "storage/sqlite", name);
+      fs.writeFileSync(file, fs.readFileSync(file, "utf8").replace("import.meta.url", "undefined"));
+    }
   },
 };
 

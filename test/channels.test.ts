@@ -154,6 +154,17 @@ describe("the context of a job", () => {
     expect(elsewhere).toEqual({ ...message(3), enqueuedAt: expect.any(String) });
   });
 
+  test("stays with a dead letter, and comes with its replay", async () => {
+    linkPuts();
+    const queue = openQueue();
+    const { id } = await queue.put("job");
+    await (await queue.get()).fail();
+    const claims = listenToAll("localqueue:claim");
+    await queue.retryFailed(id);
+    await queue.get();
+    expect(claims.map(([, message]) => message)).toMatchObject([{ id, attempt: 1, context: `${TRACE} 1` }]);
+  });
+
   test("stays with a job that is put again by its jobId", async () => {
     linkPuts();
     const claims = listenToAll("localqueue:claim");

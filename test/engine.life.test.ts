@@ -3,7 +3,7 @@ import path from "node:path";
 import { pathToFileURL } from "node:url";
 import type { Worker } from "node:worker_threads";
 import { describe, expect, onTestFinished, test } from "vitest";
-import type { ConsumerListener } from "../dist/storage/storage.js";
+import type { ConsumerListener, Delivery } from "../dist/storage/storage.js";
 import { lockDatabase, readRow, steal } from "./support/database.ts";
 import { Script } from "./support/script.ts";
 import { claimAll, entry, open, rejection } from "./support/storage.ts";
@@ -64,6 +64,23 @@ describe("when the engine's thread dies", () => {
     const next = claim.catch(() => storage.put([entry("job")], {}));
     await threads[0]?.terminate();
     expect(await next).toMatchObject([{ inserted: true }]);
+  });
+
+  test("puts that wait for room are told, and are not in the file", async () => {
+    const threads = watchThreads();
+    const directory = tempDirectory();
+    const storage = open(directory, "default", { maxPendingJobs: 1 });
+    await storage.put([entry("job")], {});
+    const waiting = Array.from({ length: 3 }, () => rejection(storage.put([entry("next")], {})));
+    await storage.stats();
+    await threads[0]?.terminate();
+    for (const error of await Promise.all(waiting)) expect(error).toMatchObject({ code: "IO" });
+    expect(await storage.stats()).toMatchObject({ ready: 1 });
+    const [delivery] = await claimAll(storage);
+    const again = storage.put([entry("again")], {});
+    await storage.stats();
+    await storage.settle(delivery as Delivery, { event: "ack" });
+    await again;
   });
 
   test("a consumer's leases are renewed by the next one, without anybody asking", async () => {

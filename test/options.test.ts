@@ -141,6 +141,10 @@ describe("a queue", () => {
     expect(() => queue({ leaseMs })).not.toThrow();
   });
 
+  test.each([undefined, 1, 2 ** 53 - 1])("may hold %s jobs", (maxPendingJobs) => {
+    expect(() => queue({ maxPendingJobs })).not.toThrow();
+  });
+
   test("says what a lease must be", () => {
     expect(refusal(() => queue({ leaseMs: 0 }))).toEqual(
       new RangeError("Expected `leaseMs` to be an integer from 10 to 86400000, got `0` (number)"),
@@ -164,18 +168,37 @@ describe("a queue", () => {
     ["serializer", null, TypeError],
     ["serializer", "json", TypeError],
     ["serializer", { encode: () => new Uint8Array() }, TypeError],
+    ["maxPendingJobs", 0, RangeError],
+    ["maxPendingJobs", -1, RangeError],
+    ["maxPendingJobs", 1.5, RangeError],
+    ["maxPendingJobs", 2 ** 53, RangeError],
+    ["maxPendingJobs", Number.POSITIVE_INFINITY, RangeError],
+    ["maxPendingJobs", true, TypeError],
+    ["maxPendingJobs", "1", TypeError],
+    ["maxPendingJobs", 1n, TypeError],
+    ["retention", 86_400_000, TypeError],
+    ["retention", null, TypeError],
   ])("refuses %s: %s", (name, value, kind) => {
     const error = refusal(() => queue({ [name]: value }));
     expect(error).toBeInstanceOf(kind);
     expect(error.message).toContain(`\`${name}\``);
   });
 
+  test("may keep finished jobs for up to ten years", () => {
+    const years = 315_576_000_000;
+    expect(() => queue({ retention: { ackedMs: 0, failedMs: years } })).not.toThrow();
+    expect(() => queue({ retention: {} })).not.toThrow();
+    expect(refusal(() => queue({ retention: { ackedMs: years + 1 } }))).toBeInstanceOf(RangeError);
+    expect(refusal(() => queue({ retention: { failedMs: -1 } })).message).toContain("`failedMs`");
+    expect(refusal(() => queue({ retention: { failedMs: "1d" } }))).toBeInstanceOf(TypeError);
+    expect(refusal(() => queue({ retention: { readyMs: 1 } })).message).toMatch(/^Unknown option `readyMs`/);
+  });
+
   test("refuses options of later versions and of other packages", () => {
     expect(refusal(() => queue({ lease_ms: 1_000 }))).toEqual(
       new TypeError("Unknown option `lease_ms`; did you mean `leaseMs`?"),
     );
-    expect(refusal(() => queue({ maxPendingJobs: 1 })).message).toMatch(/^Unknown option `maxPendingJobs`/);
-    expect(refusal(() => queue({ retention: {} })).message).toMatch(/^Unknown option `retention`/);
+    expect(refusal(() => queue({ ttl: {} })).message).toMatch(/^Unknown option `ttl`/);
   });
 });
 
@@ -304,6 +327,35 @@ describe("a method that returns a promise", () => {
     ["extendLease without a duration", (q) => q.extendLease({ id: 5, receipt: "r" }, undefined as never), TypeError],
     ["extendLease by 0", (q) => q.extendLease({ id: 5, receipt: "r" }, 0), RangeError],
     ["extendLease by a negative duration", (q) => q.extendLease({ id: 5, receipt: "r" }, -1), RangeError],
+    ["find of nothing", (q) => q.find(undefined as never), TypeError],
+    ["find of everything", (q) => q.find({}), TypeError],
+    ["find of an id and a jobId", (q) => q.find({ id: 1, jobId: "job" }), TypeError],
+    ["find of a strange id", (q) => q.find({ id: 0.5 }), RangeError],
+    ["find of an id in words", (q) => q.find({ id: "1" as never }), TypeError],
+    ["find of an empty jobId", (q) => q.find({ jobId: "" }), RangeError],
+    ["list without a state", (q) => q.list({} as never), TypeError],
+    ["list of a state that there is not", (q) => q.list({ state: "done" as never }), RangeError],
+    ["list of too many", (q) => q.list({ state: "ready", limit: 10_001 }), RangeError],
+    ["list of fewer than none", (q) => q.list({ state: "ready", limit: -1 }), RangeError],
+    ["list after an id in words", (q) => q.list({ state: "ready", afterId: "1" as never }), TypeError],
+    ["listFailed with a negative offset", (q) => q.listFailed({ offset: -1 }), RangeError],
+    ["listFailed after half an id", (q) => q.listFailed({ afterId: 0.5 }), RangeError],
+    ["listFailed for no reason that there is", (q) => q.listFailed({ reason: "bad" as never }), RangeError],
+    ["listFailed of a state", (q) => q.listFailed({ state: "failed" } as never), TypeError],
+    ["remove without an id", (q) => q.remove(undefined as never), TypeError],
+    ["remove of a strange id", (q) => q.remove(0), RangeError],
+    ["retryFailed of nothing", (q) => q.retryFailed(undefined as never), TypeError],
+    ["retryFailed of half an id", (q) => q.retryFailed(0.5), RangeError],
+    ["retryFailed of an id in words", (q) => q.retryFailed({ id: "1" } as never), TypeError],
+    ["retryFailed for no reason that there is", (q) => q.retryFailed({ reason: "bad" as never }), RangeError],
+    ["purgeFailed of nothing", (q) => q.purgeFailed(undefined as never), TypeError],
+    ["purgeFailed of an id and a reason", (q) => q.purgeFailed({ id: 1, reason: "rejected" } as never), TypeError],
+    ["purgeFailed by age", (q) => q.purgeFailed({ olderThanMs: 5 } as never), TypeError],
+    ["purge without an age", (q) => q.purge({} as never), TypeError],
+    ["purge without options", (q) => q.purge(undefined as never), TypeError],
+    ["purge of the future", (q) => q.purge({ olderThanMs: -1 }), RangeError],
+    ["purge after more than ten years", (q) => q.purge({ olderThanMs: 2 ** 53 }), RangeError],
+    ["purge of perhaps the failed", (q) => q.purge({ olderThanMs: 1, includeFailed: 1 as never }), TypeError],
     ["run with a bad signal", (q) => new Worker(q, () => {}).run({ signal: true } as never), TypeError],
   ];
 

@@ -1,6 +1,9 @@
 import { describe } from "vitest";
+import { capacityContract } from "./contract/capacity.ts";
 import { claimingContract } from "./contract/claiming.ts";
+import { lookingContract } from "./contract/looking.ts";
 import { puttingContract } from "./contract/putting.ts";
+import { removingContract } from "./contract/removing.ts";
 import { transitionsContract } from "./contract/transitions.ts";
 import { waitingContract } from "./contract/waiting.ts";
 import type { Backend } from "./support/backend.ts";
@@ -12,5 +15,8 @@ export function storageContract(backend: Backend): void {
     puttingContract(backend);
     claimingContract(backend);
     waitingContract(backend);
+    lookingContract(backend);
+    removingContract(backend);
+    capacityContract(backend);
   });
 }

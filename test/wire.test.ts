@@ -18,22 +18,27 @@ function fromEngine(message: FromEngine): { arrived: FromEngine; handedOver: num
 
 const one = { session: 1, queue: "default", fsync: false, lockMs: 30_000 };
 const other = { session: 2, queue: "another", fsync: true, lockMs: 0 };
+const limited = { ...one, session: 3, maxPending: 100 };
+const unlimited = { maxPending: undefined, waitMs: undefined };
 const lease = { id: 17, receipt: "a receipt" };
 const job = { payload: '{"a":"é"}', jobId: null, delayMs: 0, maxAttempts: 4, context: undefined };
 
 const commands: Command[] = [
-  { op: "put", id: 0, ...one, bytes: 300, entries: [job] },
+  { op: "put", id: 0, ...one, ...unlimited, bytes: 300, entries: [job] },
   {
     op: "put",
     id: 1,
     ...other,
+    ...unlimited,
     bytes: 600,
     entries: [
       { ...job, jobId: "known" },
       { ...job, context: "trace" },
     ],
   },
-  { op: "put", id: 2, ...one, bytes: 300, entries: [{ ...job, payload: new Uint8Array([0, 255, 7]) }] },
+  { op: "put", id: 2, ...one, ...unlimited, bytes: 300, entries: [{ ...job, payload: new Uint8Array([0, 255, 7]) }] },
+  { op: "put", id: 10, ...limited, waitMs: Infinity, bytes: 300, entries: [job] },
+  { op: "put", id: 11, ...limited, waitMs: 0, bytes: 600, entries: [job, job] },
   { op: "claim", id: 3, ...one, limit: 5, leaseMs: 10, waitMs: Infinity, consumer: undefined, slot: undefined },
   { op: "claim", id: 4, ...one, limit: 1, leaseMs: 10, waitMs: 0, consumer: 9, slot: 0 },
   { op: "settle", id: 5, ...one, lease, move: { event: "ack" } },
@@ -47,7 +52,10 @@ const commands: Command[] = [
   { op: "extend", id: 7, ...one, lease, ms: 5 },
   { op: "reclaim", id: 8, ...one },
   { op: "stats", id: 9, ...other },
-  { op: "put", id: 10, ...one, bytes: 300, entries: [{ ...job, context: "trace" }] },
+  { op: "alter", id: 10, ...one, maxPending: undefined, verb: "replay", job: 17 },
+  { op: "sweep", id: 11, ...limited, sweep: { kind: "purge", olderThanMs: 5, includeFailed: true } },
+  { op: "sweep", id: 12, ...limited, sweep: { kind: "retryFailed", reason: "rejected", category: undefined } },
+  { op: "put", id: 13, ...one, ...unlimited, bytes: 300, entries: [{ ...job, context: "trace" }] },
 ];
 
 test("commands arrive as they were sent", () => {
@@ -80,6 +88,9 @@ test("answers arrive as they were sent", () => {
       { id: 5, refused: "lost" },
       { id: 6, stats: { ready: 1, processing: 2, acked: 3, failed: 4 } },
       { id: 7, error: { code: "BUSY", message: "locked", outcome: "failed", cause: undefined } },
+      { id: 8, refused: "full" },
+      { id: 9, changed: 3 },
+      { id: 10, refused: "missing" },
     ],
     news: [{ consumer: 9, receipt: "r", news: "renewed", leaseUntil: 5 }],
     batches: 1,

@@ -4,11 +4,14 @@ import type { FailureReason, JobState } from "../state.ts";
  * The seam between the queue and a database: one logical queue, about a dozen verbs. A storage performs transitions
  * and waits; it knows nothing of payload formats, handlers or retry policies. Every promise settles after COMMIT.
  *
- * Rejections: `StorageError`; `LeaseExpiredError` (settle, extend); `QueueClosedError` after `close()`; and
- * `signal.reason` for a wait that was aborted.
+ * Rejections: `StorageError`; `LeaseExpiredError` (settle, extend); `NotFoundError` (a dead letter by its id);
+ * `QueueClosedError` after `close()`; and `signal.reason` for a wait that was aborted.
  */
 export interface Storage {
-  /** Adds all entries in one transaction, or none. Payloads are copied before the call returns. */
+  /**
+   * Adds all entries in one transaction, or none. Payloads are copied before the call returns. Where there is a limit
+   * waits for room, in the order of the calls; rejects with `FullError` when none came in time.
+   */
   put(entries: readonly Entry[], wait: Wait): Promise<Enqueued[]>;
   /** Claims up to `limit` due jobs in one transaction, lowest id first. Resolves to `[]` when the wait ends. */
   claim(request: ClaimRequest): Promise<Delivery[]>;
@@ -19,8 +22,29 @@ export interface Storage {
   /** Ends every lease that has run out; resolves to their number. Claims do this by themselves. */
   reclaim(): Promise<number>;
   stats(): Promise<QueueStats>;
+  /** The job with this id or jobId, whatever its state. */
+  find(by: JobKey): Promise<JobRecord | undefined>;
+  /** Jobs of one state, lowest id first. */
+  list(which: ListRequest): Promise<JobRecord[]>;
+  /** Dead letters, lowest id first. */
+  listFailed(which: FailedRequest): Promise<FailedRecord[]>;
+  /** How the database, this queue and this program's engine are doing. Changes nothing. */
+  diagnostics(): Promise<StorageDiagnostics>;
+  /** Deletes a job that waits to be delivered; resolves to whether it did. */
+  remove(id: number): Promise<boolean>;
+  /**
+   * Makes dead letters ready, with a fresh budget; resolves to their number. For one that is none: `NotFoundError`.
+   * A filter stops where the queue is full. With no room for a single one: `FullError`.
+   */
+  retryFailed(which: FailedSelection): Promise<number>;
+  /** Deletes dead letters; resolves to their number. For one that is none: `NotFoundError`. */
+  purgeFailed(which: FailedSelection): Promise<number>;
+  /** Deletes the acknowledged jobs that were last changed before then, and the dead letters if so asked. */
+  purge(request: PurgeRequest): Promise<number>;
   /** A consumer whose leases the storage renews, also while this thread's event loop is blocked. */
   consume(settings: ConsumerSettings, listener: ConsumerListener): Consumer;
+  /** No put waits for room any more: those that do, and those that would, reject with `QueueClosedError`. */
+  stopWaiting(): void;
   /**
    * Ends waiting calls at once (`QueueClosedError`); commits what was accepted, or rejects it after 500 ms when the
    * database is locked. Idempotent.
@@ -33,11 +57,21 @@ export interface StorageSettings {
   /** The logical queue's name. */
   readonly queue: string;
   readonly fsync: boolean | undefined;
+  /** How many jobs may be ready or processing for this object to add more. */
+  readonly maxPendingJobs?: number | undefined;
+  /** Kept as long as there is a consumer; absent = finished jobs are kept for ever. */
+  readonly retention?: Retention | undefined;
+}
+
+/** How long finished jobs are kept, in milliseconds after their last change; absent = for ever. */
+export interface Retention {
+  readonly ackedMs?: number | undefined;
+  readonly failedMs?: number | undefined;
 }
 
 /** How long a call may take. */
 export interface Wait {
-  /** For the whole call; 0 = do not wait; absent = for work for ever, for a lock 30 s. */
+  /** For the whole call; 0 = do not wait; absent = for work or room for ever, for a lock 30 s. */
   readonly timeoutMs?: number | undefined;
   readonly signal?: AbortSignal | undefined;
 }
@@ -63,6 +97,19 @@ export interface Enqueued {
 export interface ClaimRequest extends Wait {
   readonly limit: number;
   readonly leaseMs: number;
+}
+
+/** Dead letters of a cause; what is absent does not matter. */
+export interface FailedFilter {
+  readonly reason?: FailureReason | undefined;
+  readonly category?: string | undefined;
+}
+
+export type FailedSelection = { readonly id: number } | FailedFilter;
+
+export interface PurgeRequest {
+  readonly olderThanMs: number;
+  readonly includeFailed: boolean;
 }
 
 /** What proves that a delivery is held. */
@@ -107,6 +154,113 @@ export interface QueueStats {
   readonly processing: number;
   readonly acked: number;
   readonly failed: number;
+}
+
+/** What names one job. */
+export type JobKey = { readonly id: number } | { readonly jobId: string };
+
+/** A job as it is stored; times are milliseconds since the epoch. */
+export interface JobRecord {
+  readonly id: number;
+  readonly state: JobState;
+  /** Deliveries so far. */
+  readonly attempts: number;
+  readonly availableAt: number;
+  readonly leaseUntil: number | undefined;
+  readonly jobId: string | undefined;
+  readonly lastError: string | undefined;
+  readonly createdAt: number;
+  readonly updatedAt: number;
+}
+
+export interface FailedRecord extends Omit<JobRecord, "state" | "availableAt" | "leaseUntil"> {
+  readonly reason: FailureReason;
+  readonly category: string | undefined;
+  readonly payload: Uint8Array;
+}
+
+export interface ListRequest {
+  readonly state: JobState;
+  readonly limit: number;
+  /** Only those with a higher id: the last one of the page before. */
+  readonly afterId?: number | undefined;
+}
+
+export interface FailedRequest {
+  readonly limit: number;
+  /** How many to pass over. */
+  readonly offset?: number | undefined;
+  /** Only those with a higher id: the last one of the page before. */
+  readonly afterId?: number | undefined;
+  readonly reason?: FailureReason | undefined;
+  readonly category?: string | undefined;
+}
+
+/** What can be read off the database, in one snapshot. Ages and durations are milliseconds; `null` = there is none. */
+export interface FileDiagnostics {
+  /** The SQLite library, its version, and whether several processes may write with it. */
+  readonly driver: string;
+  readonly sqliteVersion: string;
+  readonly sqliteSafe: boolean;
+  /** When the snapshot was taken, in ISO 8601. */
+  readonly observedAt: string;
+  readonly journalMode: string;
+  readonly databaseSizeBytes: number | null;
+  readonly walSizeBytes: number | null;
+  readonly shmSizeBytes: number | null;
+  /** How many pages the write-ahead log has room for. */
+  readonly walPages: number;
+  readonly pageCount: number;
+  readonly pageSize: number;
+  /** Pages that are free for what comes next. */
+  readonly freelistCount: number;
+  readonly ready: number;
+  readonly processing: number;
+  readonly acked: number;
+  readonly failed: number;
+  /** How long the job that is next has been due. */
+  readonly oldestAvailableAgeMs: number | null;
+  /** When the first job that waits for its time is due. */
+  readonly nextDueInMs: number | null;
+  /** How long ago a lease was renewed the last time, among the thousand that end first: the longest. */
+  readonly oldestProcessingUpdatedAgeMs: number | null;
+  readonly activeLeases: number;
+  /** Leases that ran out; the next claim ends them. */
+  readonly expiredLeases: number;
+  readonly oldestExpiredLeaseAgeMs: number | null;
+  /** What should be looked after, in words. */
+  readonly warnings: readonly string[];
+}
+
+/** What this program's engine on the directory has counted since it was opened, for all queues. */
+export interface EngineCounts {
+  /** Transactions, the operations in them, per transaction on average and at most. */
+  readonly groupCommits: number;
+  readonly groupCommitSteps: number;
+  readonly groupCommitMean: number;
+  readonly groupCommitLargest: number;
+  /** How often, and for how long in all, it waited for the lock of another connection. */
+  readonly lockWaits: number;
+  readonly lockWaitMs: number;
+  /** How often its thread was woken, and how often it woke because its time had come. */
+  readonly wakeUps: number;
+  readonly timerWakeUps: number;
+  /** Pages in the write-ahead log that its last checkpoint had to leave there, because somebody still reads. */
+  readonly walHeldBackPages: number;
+}
+
+/** The job that a worker of this program has been handling the longest. */
+export interface LongestRunning {
+  readonly longestRunningJobId: number | null;
+  readonly longestRunningMs: number | null;
+}
+
+export interface StorageDiagnostics extends FileDiagnostics, EngineCounts, LongestRunning {
+  /** SQLite's number for how writes of this queue are flushed: 1 = NORMAL, 2 = FULL. */
+  readonly synchronous: number;
+  readonly durabilityMode: "normal" | "full";
+  /** How long an operation without a time-out waits for the lock of another connection. */
+  readonly busyTimeoutMs: number;
 }
 
 export interface ConsumerSettings {

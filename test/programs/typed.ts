@@ -8,36 +8,52 @@ import {
   type ChannelMessages,
   type ClaimMessage,
   EmptyError,
+  type EngineCounts,
   type Enqueued,
   EnqueueItem,
   type EnqueueItemOptions,
   type ErrorClass,
   type ErrorMessage,
   type ExponentialOptions,
+  type FailedDetails,
+  type FailedFilter,
+  type FailedMessage,
   type FailOptions,
   type FailureReason,
+  type FileDiagnostics,
+  type FindOptions,
+  FullError,
   type Handler,
   type HandlerContext,
   type HandlerEndMessage,
   type HandlerMessage,
   type Job,
+  type JobInfo,
+  type JobState,
   type JobsOptions,
   type JsonSerializer,
   jsonSerializer,
   type Lease,
   LeaseExpiredError,
   type LeaseLostMessage,
+  type ListFailedOptions,
+  type ListOptions,
   LocalQueueError,
   type LocalQueueErrorCode,
+  type LongestRunning,
   type NackOptions,
+  NotFoundError,
   PayloadError,
+  type PurgeOptions,
   type PutEndMessage,
   type PutMessage,
   type PutOptions,
   QueueClosedError,
+  type QueueDiagnostics,
   type QueueStats,
   Reject,
   type RejectOptions,
+  type RetentionOptions,
   Retry,
   type RetryFunction,
   type RetryOptions,
@@ -47,6 +63,7 @@ import {
   type SettleMessage,
   SimpleQueue,
   type SimpleQueueOptions,
+  type StorageDiagnostics,
   StorageError,
   type StorageErrorCode,
   type StorageOutcome,
@@ -70,7 +87,16 @@ const serializer: Serializer<Email> = {
 };
 const json: JsonSerializer = jsonSerializer;
 const wait: WaitOptions = { timeoutMs: 5_000, signal: undefined };
-const options: SimpleQueueOptions<Email> = { name: "emails", leaseMs: 30_000, maxRetries: 3, fsync: false, serializer };
+const retention: RetentionOptions = { ackedMs: 604_800_000, failedMs: undefined };
+const options: SimpleQueueOptions<Email> = {
+  name: "emails",
+  leaseMs: 30_000,
+  maxRetries: 3,
+  fsync: false,
+  serializer,
+  maxPendingJobs: 1_000,
+  retention,
+};
 
 async function produce(queue: SimpleQueue<Email>): Promise<void> {
   const put: PutOptions = { jobId: "first", delayMs: 0, maxRetries: 1, ...wait };
@@ -115,6 +141,37 @@ async function consume(queue: SimpleQueue<Email>): Promise<void> {
   const jobs: JobsOptions = { signal: AbortSignal.abort() };
   for await (const one of queue.jobs(jobs)) same<typeof one, Job<Email>>();
   same<ReturnType<typeof queue.reclaimExpiredLeases>, Promise<number>>();
+}
+
+async function clear(queue: SimpleQueue<Email>): Promise<void> {
+  const filter: FailedFilter = { reason: "rejected", category: "none" };
+  same<ReturnType<typeof queue.retryFailed>, Promise<number>>();
+  if ((await queue.retryFailed(filter)) + (await queue.purgeFailed(filter)) > 0) throw new Error("There is none");
+  const old: PurgeOptions = { olderThanMs: 86_400_000, includeFailed: true };
+  const purged = await queue.purge(old);
+  same<typeof purged, number>();
+  const removed = await queue.remove(1);
+  same<typeof removed, boolean>();
+}
+
+async function look(queue: SimpleQueue<Email>): Promise<void> {
+  const by: FindOptions = { jobId: "first" };
+  const found = await queue.find(by);
+  same<typeof found, JobInfo | undefined>();
+  same<JobInfo["state"], JobState>();
+  const ready: ListOptions = { state: "ready", limit: 10, afterId: 0 };
+  same<ReturnType<typeof queue.list>, Promise<JobInfo[]>>();
+  if ((await queue.list(ready)).length > 0) throw new Error("All jobs should be done");
+  const failed: ListFailedOptions = { limit: 10, offset: 0, afterId: 0, reason: "rejected", category: "test" };
+  const letters: FailedMessage<Email>[] = await queue.listFailed(failed);
+  const describe = (letter: FailedMessage<Email>): string => (letter.decoded ? letter.data.to : letter.decodeError);
+  const details: FailedDetails[] = letters;
+  same<FailedDetails["reason"], FailureReason>();
+  const report: QueueDiagnostics = await queue.diagnostics();
+  const parts: [FileDiagnostics, EngineCounts, LongestRunning, StorageDiagnostics] = [report, report, report, report];
+  same<(typeof report)["warnings"], readonly string[]>();
+  console.assert(parts[3].ready === 0);
+  console.assert(details.length === letters.map(describe).length);
 }
 
 async function work(queue: SimpleQueue<Email>): Promise<void> {
@@ -184,6 +241,8 @@ function listen(): void {
 
 function explain(error: unknown): LocalQueueErrorCode | "unknown" {
   if (error instanceof EmptyError) same<typeof error.code, "EMPTY">();
+  if (error instanceof FullError) same<typeof error.code, "FULL">();
+  if (error instanceof NotFoundError) same<typeof error.code, "NOT_FOUND">();
   if (error instanceof LeaseExpiredError) same<typeof error.code, "LEASE_EXPIRED">();
   if (error instanceof QueueClosedError) same<typeof error.code, "CLOSED">();
   if (error instanceof PayloadError) same<typeof error.code, "PAYLOAD">();
@@ -226,6 +285,8 @@ async function main(): Promise<void> {
   await consume(queue);
   await work(queue);
   listen();
+  await look(queue);
+  await clear(queue);
   const refused = mistakes(queue, new Worker(queue, () => {})).length;
   const stats: QueueStats = await queue.stats();
   await queue.close();

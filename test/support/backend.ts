@@ -1,5 +1,5 @@
 import type { JobState } from "../../dist/state.js";
-import type { Storage } from "../../dist/storage/storage.js";
+import type { Storage, StorageSettings } from "../../dist/storage/storage.js";
 
 /** A kind of database as the contract suite sees it: storages to use, and the rows behind them to look at. */
 export interface Backend {
@@ -11,7 +11,7 @@ export interface Backend {
 /** One database on the test bench. */
 export interface Bench {
   /** Another storage on it; closed with the bench. */
-  storage(queue?: string): Storage;
+  storage(queue?: string, settings?: Partial<StorageSettings>): Storage;
   /** All rows by id, of one queue or of all. */
   jobs(queue?: string): Promise<StoredJob[]>;
   /** Everything that is stored of a job, in a form that shows each difference in value and type. */
@@ -49,5 +49,15 @@ export interface StoredJob {
 }
 
 export type Edits = Partial<
-  Pick<StoredJob, "attempts" | "maxAttempts" | "releases" | "leaseUntil" | "receipt" | "lastError" | "failureCategory">
+  Pick<
+    StoredJob,
+    | "attempts"
+    | "maxAttempts"
+    | "releases"
+    | "leaseUntil"
+    | "receipt"
+    | "lastError"
+    | "failureReason"
+    | "failureCategory"
+  >
 >;

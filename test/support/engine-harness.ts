@@ -4,6 +4,7 @@ import { Connection } from "../../dist/storage/sqlite/connection.js";
 import { type Driver, loadDriver, type Row } from "../../dist/storage/sqlite/driver.js";
 import { Engine } from "../../dist/storage/sqlite/engine.js";
 import {
+  type AlterCommand,
   type Answer,
   type ClaimCommand,
   type Command,
@@ -14,9 +15,12 @@ import {
   type HeldOnWire,
   type LeaseNews,
   type PutCommand,
+  type Refused,
   SIGNAL,
   SIGNALS,
   SLOT,
+  type SweepCommand,
+  type SweepRequest,
   WATCH,
 } from "../../dist/storage/sqlite/protocol.js";
 import type { Delivery, Enqueued, Lease, QueueStats, Settlement } from "../../dist/storage/storage.js";
@@ -75,7 +79,8 @@ interface AnswerFields {
   readonly extended: number;
   readonly reclaimed: number;
   readonly stats: QueueStats;
-  readonly refused: "lost" | "aborted" | "closed";
+  readonly changed: number;
+  readonly refused: Refused;
   readonly error: ErrorOnWire;
 }
 
@@ -91,7 +96,7 @@ interface ElapseOptions {
   readonly ticking?: boolean;
 }
 
-type PutOptions = Partial<Pick<PutCommand, "fsync" | "lockMs" | "session" | "queue">> & {
+type PutOptions = Partial<Pick<PutCommand, "fsync" | "lockMs" | "session" | "queue" | "maxPending" | "waitMs">> & {
   readonly jobId?: string;
   readonly delayMs?: number;
   readonly maxAttempts?: number;
@@ -220,8 +225,24 @@ export class TestEngine {
     return this.#command((id) => ({ op: "reclaim", ...base(id) }));
   }
 
+  alter(verb: AlterCommand["verb"], job: number, maxPending?: number): Call {
+    return this.#command((id) => ({ op: "alter", ...base(id), maxPending, verb, job }));
+  }
+
+  sweep(sweep: SweepRequest, options: Partial<Pick<SweepCommand, "lockMs" | "maxPending">> = {}): Call {
+    return this.#command((id) => ({ op: "sweep", ...base(id), ...options, sweep }));
+  }
+
+  purge(olderThanMs: number, includeFailed = false): Call {
+    return this.sweep({ kind: "purge", olderThanMs, includeFailed });
+  }
+
   stats(queue: string = QUEUE): Call {
     return this.#command((id) => ({ op: "stats", ...base(id), queue }));
+  }
+
+  stopWaiting(session = 1): void {
+    this.engine.receive({ kind: "stopWaiting", session });
   }
 
   abort(call: Call): void {
@@ -308,6 +329,7 @@ export class TestConsumer {
         timeoutMs: undefined,
         graceMs: 1000,
         maxAttempts: undefined,
+        retention: undefined,
         ...settings,
         cells,
       },

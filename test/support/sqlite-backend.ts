@@ -4,7 +4,7 @@ import path from "node:path";
 import { STATES } from "../../dist/state.js";
 import { openStorage } from "../../dist/storage/location.js";
 import { type Database, loadDriver, type Row } from "../../dist/storage/sqlite/driver.js";
-import type { Storage } from "../../dist/storage/storage.js";
+import type { Storage, StorageSettings } from "../../dist/storage/storage.js";
 import type { Backend, Bench, Edits, StoredJob } from "./backend.ts";
 
 /** The column behind each property. */
@@ -41,8 +41,8 @@ class SqliteBench implements Bench {
   readonly #storages: Storage[] = [];
   #db: Database | undefined;
 
-  storage(queue = "default"): Storage {
-    const storage = openStorage(this.#directory, { queue, fsync: undefined });
+  storage(queue = "default", settings: Partial<StorageSettings> = {}): Storage {
+    const storage = openStorage(this.#directory, { queue, fsync: undefined, ...settings });
     this.#storages.push(storage);
     return storage;
   }

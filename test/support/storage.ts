@@ -1,10 +1,10 @@
 import { onTestFinished } from "vitest";
 import { openStorage } from "../../dist/storage/location.js";
-import type { Delivery, Entry, Storage } from "../../dist/storage/storage.js";
+import type { Delivery, Entry, Storage, StorageSettings } from "../../dist/storage/storage.js";
 
 /** A storage that is closed when the test is over. */
-export function open(directory: string, queue: string = "default"): Storage {
-  const storage = openStorage(directory, { queue, fsync: undefined });
+export function open(directory: string, queue: string = "default", settings: Partial<StorageSettings> = {}): Storage {
+  const storage = openStorage(directory, { queue, fsync: undefined, ...settings });
   onTestFinished(() => storage.close());
   return storage;
 }

@@ -5,9 +5,11 @@ import { clearTimeout, monotonicNow, queueMicrotask, setImmediate, setTimeout } 
 import { warnOnce } from "../../warning.ts";
 import { DirectoryWatch } from "./changes.ts";
 import { EngineThread, showAlive, wake } from "./engine-thread.ts";
+import { type Gauges, newGauges } from "./gauges.ts";
 import { OutgoingBatch } from "./outgoing.ts";
 import {
   type Answer,
+  CLOSING,
   type Command,
   type ConsumerOnWire,
   END,
@@ -19,6 +21,7 @@ import {
 } from "./protocol.ts";
 import { engineDied, flooded, refusal, revive, tooLarge } from "./refusals.ts";
 import { CLOSING_MS, type Demand, givesUpAt, LEAST_PATIENCE_MS, patienceFrom, type Request } from "./request.ts";
+import { SideThreads } from "./side-thread.ts";
 import type { Tally } from "./tally.ts";
 
 /** Enough to keep the engine busy; what waits beyond can still be withdrawn. */
@@ -44,6 +47,10 @@ const clients = new Map<string, Client>();
  * hands its answers back. There is one per directory, shared by every queue and worker on it.
  */
 export class Client {
+  /** Threads for what only reads, or takes long. */
+  readonly side: SideThreads;
+  /** What the engine counts. */
+  readonly gauges: Gauges = newGauges();
   readonly #directory: string;
   readonly #signals = new Int32Array(new SharedArrayBuffer(SIGNALS * 4));
   readonly #watch: DirectoryWatch;
@@ -69,6 +76,7 @@ export class Client {
 
   private constructor(directory: string) {
     this.#directory = directory;
+    this.side = new SideThreads(directory);
     this.#watch = new DirectoryWatch(directory, this.#signals, () => wake(this.#signals));
   }
 
@@ -159,8 +167,8 @@ export class Client {
       const most = request.closesBy === undefined ? Number.POSITIVE_INFINITY : CLOSING_MS;
       const lockMs = Math.max(0, Math.min(command.lockMs - waitedMs, most));
       commands[i] =
-        command.op === "claim"
-          ? { ...command, lockMs, waitMs: Math.max(0, command.waitMs - waitedMs) }
+        (command.op === "claim" || command.op === "put") && (command.waitMs ?? 0) > 0
+          ? { ...command, lockMs, waitMs: Math.max(0, (command.waitMs ?? 0) - waitedMs) }
           : { ...command, lockMs };
     }
   }
@@ -239,7 +247,7 @@ export class Client {
   }
 
   #start(): void {
-    const thread = new EngineThread(this.#directory, this.#signals, {
+    const thread = new EngineThread(this.#directory, this.#signals, this.gauges, {
       message: (message) => this.#receive(message),
       ended: (error) => this.#ended(error),
     });
@@ -322,10 +330,22 @@ export class Client {
     this.#keepTicking();
   }
 
+  get consumers(): Iterable<ConsumerRecord> {
+    return this.#consumers.values();
+  }
+
   dismiss(consumer: number): void {
     this.#consumers.delete(consumer);
     this.#thread?.post({ kind: "dismiss", consumer });
     this.#keepAlive();
+  }
+
+  /** Ends a session's waits for room, those of puts that were not sent yet, too. */
+  stopWaiting(session: number): void {
+    this.#thread?.post({ kind: "stopWaiting", session });
+    for (const { command, batch } of this.#requests.list()) {
+      if (command.op === "put" && command.session === session && batch !== undefined) command.waitMs = CLOSING;
+    }
   }
 
   /** Withdraws a session's waiting claims at once, and bounds what else it has under way. */
@@ -334,15 +354,16 @@ export class Client {
     const latest = monotonicNow() + CLOSING_MS;
     for (const request of this.#requests.list()) {
       if (request.command.session !== session || request.batch === undefined) continue;
-      if (request.command.op === "claim") this.#reject(request, refusal("closed", undefined));
+      if (["claim", "sweep"].includes(request.command.op)) this.#reject(request, refusal("closed", undefined));
       request.closesBy = latest;
     }
     if (this.#batches.length > 0) this.#watchPatience();
   }
 
-  /** Blocks until the engine is outside SQLite, for good. */
+  /** Blocks until its threads are outside SQLite, for good. */
   leaveSqlite(): void {
     this.#thread?.leaveSqlite();
+    this.side.leaveSqlite();
   }
 
   /** Gives the client back; the last one to do so ends the engine. */
@@ -353,6 +374,7 @@ export class Client {
     if (clients.size === 0) process.off("exit", leaveSqlite);
     this.#watch.disarm();
     clearTimeout(this.#patienceTimer);
+    await this.side.end();
     await this.#thread?.shutDown();
   }
 }

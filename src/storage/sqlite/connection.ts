@@ -50,6 +50,8 @@ export class Connection {
   /** How long the last transaction held the lock, and how much of that its COMMIT took. */
   heldMs = 0;
   commitMs = 0;
+  /** Pages of the WAL that the last checkpoint had to leave there. */
+  walHeldBack = 0;
   #begunAt = 0;
   #walBytes = 0;
   #commitsSinceCheck = 0;
@@ -227,6 +229,7 @@ export class Connection {
     const restart = log >= RESTART_PAGES && now >= this.#restartAfter;
     if (restart) this.#restartAfter = now + RESTART_INTERVAL_MS;
     const after = this.#walCheckpoint(restart ? "RESTART" : "PASSIVE");
+    this.walHeldBack = after.log - after.checkpointed;
     this.#checkpointAt = after.checkpointed < after.log ? after.log + CHECKPOINT_PAGES : CHECKPOINT_PAGES;
   }
 

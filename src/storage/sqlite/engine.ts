@@ -1,8 +1,10 @@
 import type { StorageError } from "../../errors.ts";
+import { AlterStep } from "./alter.ts";
 import { type ClaimContext, ClaimStep, QueueClaims, shareOf } from "./claims.ts";
 import { ClockWatch } from "./clock-watch.ts";
 import { BUSY_SLICE_MS, type Connection } from "./connection.ts";
 import { isConnectionFailure, toStorageError } from "./driver.ts";
+import { countBatch, type Gauges, newGauges, noteHeldBack } from "./gauges.ts";
 import { GroupCommit, type Step } from "./group-commit.ts";
 import { type EngineConsumer, Leases } from "./leases.ts";
 import { Neighbours, POLL_MS } from "./neighbours.ts";
@@ -16,9 +18,11 @@ import {
   SIGNAL,
   SLOT,
   type StatsCommand,
+  type SweepCommand,
   type ToEngine,
 } from "./protocol.ts";
 import { lockedOut } from "./refusals.ts";
+import { Room } from "./room.ts";
 import {
   type CommandStep,
   ExtendStep,
@@ -29,6 +33,7 @@ import {
   SettleStep,
   TakeBackStep,
 } from "./steps.ts";
+import { Sweeps } from "./sweeps.ts";
 import { Transitions } from "./transitions.ts";
 
 /** A client that has not been heard of for this long is given no work, and work that it did not start is taken back. */
@@ -45,6 +50,8 @@ export interface EngineOptions {
   readonly connection: Connection;
   readonly post: (message: FromEngine) => void;
   readonly signals: Int32Array;
+  /** Where it counts; default: where nobody sees it. */
+  readonly gauges?: Gauges;
   /** Milliseconds since the epoch. */
   readonly clock: () => number;
   readonly monotonic: () => number;
@@ -63,12 +70,15 @@ export class Engine {
   readonly #leases: Leases;
   readonly #clockWatch: ClockWatch;
   readonly #neighbours: Neighbours;
+  readonly #sweeps: Sweeps;
   readonly #signals: Int32Array;
+  readonly #gauges: Gauges;
   readonly #clock: () => number;
   readonly #monotonic: () => number;
   readonly #consumers = new Map<number, EngineConsumer>();
   readonly #claims = new Map<string, QueueClaims>();
   readonly #pending: PendingCommands;
+  readonly #room: Room;
   #stats: { readonly command: StatsCommand; lockEndsAt: number }[] = [];
   /** Work of our own that is done once: it is kept while the database is locked. */
   #own: Step[] = [];
@@ -77,18 +87,29 @@ export class Engine {
   #expireAfter: number | undefined;
   #pauseUntil = 0;
 
-  constructor({ connection, post, signals, clock, monotonic }: EngineOptions) {
+  constructor({ connection, post, signals, gauges = newGauges(), clock, monotonic }: EngineOptions) {
     this.#connection = connection;
     this.#signals = signals;
+    this.#gauges = gauges;
     this.#clock = clock;
     this.#monotonic = monotonic;
     this.#transitions = new Transitions(connection, clock);
     this.#groupCommit = new GroupCommit(connection, this.#transitions);
     this.#outbox = new Outbox(post);
     this.#pending = new PendingCommands(() => this.#outbox.batchDone());
+    this.#room = new Room({ connection, transitions: this.#transitions, outbox: this.#outbox, monotonic });
     this.#leases = new Leases(monotonic, (news) => this.#outbox.tell(news));
     this.#clockWatch = new ClockWatch(connection, clock);
     this.#neighbours = new Neighbours(signals, () => this.#outbox.askForWatch());
+    this.#sweeps = new Sweeps({
+      connection,
+      outbox: this.#outbox,
+      neighbours: this.#neighbours,
+      clock,
+      monotonic,
+      consumers: this.#consumers,
+      replayed: () => this.#checkAll(),
+    });
   }
 
   receive(message: Exclude<ToEngine, { kind: "shutdown" }>): void {
@@ -105,11 +126,15 @@ export class Engine {
         this.#consumers.set(id, consumer);
         for (const lease of held) this.#leases.add(lease, consumer, lease.slot, this.#monotonic());
         if (held.length > 0) this.#leases.renewAllAt(this.#monotonic());
+        this.#sweeps.consumerCame();
         break;
       }
       case "dismiss":
         this.#leases.dismiss(message.consumer);
         this.#consumers.delete(message.consumer);
+        break;
+      case "stopWaiting":
+        this.#room.stopWaiting(message.session, this.#pending.of(message.session));
         break;
       case "closeSession":
         this.#closeSession(message.session);
@@ -123,6 +148,7 @@ export class Engine {
     for (const command of commands) {
       if (command.op === "stats") this.#stats.push({ command, lockEndsAt: now + command.lockMs });
       else if (command.op === "claim") this.#await(command, now);
+      else if (command.op === "sweep") this.#sweeps.add(command);
       else steps.push(this.#stepOf(command, now));
     }
     this.#pending.addBatch(steps);
@@ -142,6 +168,7 @@ export class Engine {
   /** Withdraws what has not been done yet; what is under way is answered as usual. */
   #abort(id: number): void {
     if (this.#pending.withdraw(id)) this.#outbox.answer({ id, refused: "aborted" });
+    this.#room.withdraw(id);
     this.#withdraw((command) => command.id === id, "aborted");
   }
 
@@ -152,6 +179,7 @@ export class Engine {
       if (asked.command.session === session) asked.lockEndsAt = Math.min(asked.lockEndsAt, latest);
     }
     this.#withdraw((command) => command.session === session, "closed");
+    this.#sweeps.closeSession(session);
   }
 
   #withdraw(which: (command: ClaimCommand) => boolean, refused: "aborted" | "closed"): void {
@@ -175,9 +203,11 @@ export class Engine {
       if (now >= this.#pauseUntil || this.#leases.nextAt <= now) this.#runBatch(now, silentMs, stalled);
       this.#answerStats();
       this.#endWaits(this.#monotonic(), stalled);
+      this.#room.endWaits(this.#monotonic());
       ms = this.#nextWait(this.#monotonic(), stalled);
       this.#outbox.flush();
       this.#connection.checkpoint(this.#monotonic());
+      noteHeldBack(this.#gauges, this.#connection.walHeldBack);
     } catch (error) {
       if (isConnectionFailure(error)) this.#connection.close();
       this.#failEverything(toStorageError(error, this.#connection.file));
@@ -216,30 +246,37 @@ export class Engine {
     const own = this.#own.splice(0);
     const taken = this.#pending.take(this.#connection.commitMs);
     const steps: Step[] = [...(renewal === undefined ? [] : [renewal]), ...own, ...taken.map(({ step }) => step)];
+    steps.push(...this.#roomSteps(taken, steps.length > 0));
     if (!stalled) steps.push(...this.#claimSteps(taken, steps.length > 0));
     if (repair !== undefined) {
       this.#checkAll();
       steps.push(repair);
     }
+    const sweep = this.#sweeps.nextStep(now, steps.length > 0);
+    if (sweep !== undefined) steps.push(sweep);
     if (steps.length === 0) return;
     const slice = Math.max(0, Math.min(BUSY_SLICE_MS, ...taken.map(({ step }) => step.lockEndsAt - now)));
     const startedAt = performance.now();
     const locked = this.#groupCommit.run(steps, slice);
     const tookMs = performance.now() - startedAt;
+    countBatch(this.#gauges, steps.length, locked.length, tookMs, this.#connection.heldMs);
     if (this.#connection.takeForeignCommit()) this.#noticeForeignCommit();
     if (locked.length === 0) for (const pending of taken) this.#pending.done(pending);
     else this.#keepLocked(own, taken, new Set(locked), now);
+    if (this.#room.hasWaiters) this.#room.batchEnded(new Set(locked), now);
     if (locked.length > 0) {
+      if (sweep !== undefined && locked.includes(sweep)) this.#sweeps.locked(now, this.#monotonic());
       if (tookMs < slice / 2) this.#pauseUntil = this.#monotonic() + LOCK_RETRY_MS;
-    } else {
+    } else if (sweep === undefined || steps.length > 1) {
       this.#pauseUntil = this.#monotonic() + this.#neighbours.gapMs(now, this.#connection.heldMs);
     }
   }
 
-  #stepOf(command: Exclude<Command, ClaimCommand | StatsCommand>, now: number): CommandStep {
+  #stepOf(command: Exclude<Command, ClaimCommand | StatsCommand | SweepCommand>, now: number): CommandStep {
     const lockEndsAt = now + command.lockMs;
     switch (command.op) {
       case "put":
+        if (command.maxPending !== undefined) return this.#room.stepOf(command, now);
         return new PutStep(command, lockEndsAt, this.#outbox);
       case "settle":
         return new SettleStep(command, lockEndsAt, this.#outbox, (receipt) => this.#leases.delete(receipt));
@@ -247,7 +284,21 @@ export class Engine {
         return new ExtendStep(command, lockEndsAt, this.#outbox, (receipt, ms) => this.#leases.extended(receipt, ms));
       case "reclaim":
         return new ReclaimStep(command, lockEndsAt, this.#outbox);
+      case "alter":
+        return new AlterStep(command, lockEndsAt, this.#outbox, () => this.#checkAll());
     }
+  }
+
+  /** Steps for the puts that wait for room, where there may be some. */
+  #roomSteps(taken: readonly Pending[], locking: boolean): Step[] {
+    if (!this.#room.hasWaiters) return [];
+    if (!locking && this.#connection.pollForeignCommit()) this.#noticeForeignCommit();
+    const steps = this.#room.steps(taken);
+    for (const { command } of steps) {
+      const claims = this.#claims.get(command.queue);
+      if (claims !== undefined) claims.check = true;
+    }
+    return steps;
   }
 
   /** Steps for the queues with waiting claims where there may be work. When alone, they look before they lock. */
@@ -300,6 +351,7 @@ export class Engine {
   }
 
   #checkAll(): void {
+    this.#room.checkAll();
     for (const claims of this.#claims.values()) claims.check = true;
   }
 
@@ -322,6 +374,8 @@ export class Engine {
 
   #answerStats(): void {
     if (this.#stats.length === 0) return;
+    // Also whether the files are still ours: whoever reads beside the engine asks this first.
+    if (this.#connection.pollForeignCommit()) this.#noticeForeignCommit();
     // A Python client has opened the file since: the counts must be made anew, which takes a transaction.
     if (this.#connection.layoutChanged() && this.#groupCommit.run([nothing], BUSY_SLICE_MS).length > 0) {
       const now = this.#monotonic();
@@ -350,6 +404,8 @@ export class Engine {
 
   #failEverything(error: StorageError): void {
     this.#pending.failAll(error);
+    this.#sweeps.failAll(error);
+    this.#room.failAll(error);
     for (const { waiters } of this.#claims.values()) {
       for (const { command } of waiters.splice(0)) this.#outbox.fail(command.id, error);
     }
@@ -374,7 +430,13 @@ export class Engine {
       for (const { endsAt, lockEndsAt = Number.POSITIVE_INFINITY } of claims.waiters)
         ms = Math.min(ms, (workThere ? lockEndsAt : endsAt) - now);
     }
+    if (this.#room.hasWaiters) {
+      toDo ||= this.#room.toDo;
+      ms = Math.min(ms, this.#room.nextEnd - now);
+      if (stalled || !this.#hasWaiters()) ms = Math.min(ms, this.#neighbours.pollMs(now));
+    }
     if (toDo) ms = Math.min(ms, this.#pauseUntil - now);
+    ms = Math.min(ms, Math.max(this.#sweeps.nextAt, this.#pauseUntil) - now);
     if (this.#leases.size > 0) ms = Math.min(ms, this.#leases.nextAt - now, POLL_MS);
     return Math.max(0, ms);
   }

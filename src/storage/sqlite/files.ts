@@ -25,8 +25,7 @@ export function prepareFiles(directory: string): { readonly file: string; readon
       `${directory} is on ${problem.name}, where SQLite's locks cannot be trusted. Use a directory on a local disk.`,
     );
   }
-  const doubt =
-    problem && `${directory} is on ${problem.name}. Use it from one machine only, or a local disk where possible.`;
+  const doubt = problem && doubtAbout(directory, problem.name);
   const file = path.join(directory, DATABASE_FILE);
   try {
     createPrivately(file);
@@ -49,6 +48,10 @@ export function prepareFiles(directory: string): { readonly file: string; readon
   return { file, doubt };
 }
 
+export function doubtAbout(directory: string, filesystem: string): string {
+  return `${directory} is on ${filesystem}. Use it from one machine only, or a local disk where possible.`;
+}
+
 /**
  * An empty file of mode 0600 appears under its name only after its descriptor was closed: another thread of this
  * process may hold locks on that name at any moment. SQLite gives -wal and -shm the same mode.
@@ -69,7 +72,8 @@ function createPrivately(file: string): void {
   }
 }
 
-function locationError(where: string, cause: unknown): StorageError {
+/** Why a directory or file cannot be used, as an error. */
+export function locationError(where: string, cause: unknown): StorageError {
   const { code } = cause as NodeJS.ErrnoException;
   if (code === "EACCES" || code === "EPERM" || code === "EROFS") {
     return new StorageError(

@@ -59,11 +59,13 @@ export class PendingCommands {
     return true;
   }
 
+  of(session: number): CommandStep[] {
+    return this.#waiting.map(({ step }) => step).filter(({ command }) => command.session === session);
+  }
+
   /** What a closing session still has to do waits for the lock no longer than until `latest`. */
   hurry(session: number, latest: number): void {
-    for (const { step } of this.#waiting) {
-      if (step.command.session === session) step.lockEndsAt = Math.min(step.lockEndsAt, latest);
-    }
+    for (const step of this.of(session)) step.lockEndsAt = Math.min(step.lockEndsAt, latest);
   }
 
   failAll(error: StorageError): void {

@@ -2,7 +2,17 @@ import type { StorageErrorCode, StorageOutcome } from "../../errors.ts";
 import type { JobState } from "../../state.ts";
 import { monotonicNow, timeOrigin } from "../../timers.ts";
 import type { WarningCode } from "../../warning.ts";
-import type { ConsumerSettings, Delivery, Enqueued, Lease, QueueStats, Settlement } from "../storage.ts";
+import type {
+  ConsumerSettings,
+  Delivery,
+  Enqueued,
+  FailedFilter,
+  Lease,
+  PurgeRequest,
+  QueueStats,
+  Retention,
+  Settlement,
+} from "../storage.ts";
 
 /**
  * What the client and the engine thread say to each other. Durations cross, never points in time. How it is packed on
@@ -80,6 +90,8 @@ export interface Origin {
   readonly session: number;
   readonly queue: string;
   readonly fsync: boolean;
+  /** How many jobs may be ready or processing for this object to add more; absent = any number. */
+  readonly maxPending?: number | undefined;
 }
 
 interface CommandBase extends Origin {
@@ -94,7 +106,12 @@ export interface PutCommand extends CommandBase {
   readonly entries: readonly NewJob[];
   /** The payloads' size. */
   readonly bytes: number;
+  /** How long to wait for room, where there is a limit: 0 = not at all, Infinity = for ever, or `CLOSING`. */
+  waitMs?: number | undefined;
 }
+
+/** Instead of `waitMs`: there will be no more room for this command, because its queue closes. */
+export const CLOSING = -1;
 
 export interface NewJob {
   /** Bytes, or text to be stored as UTF-8. */
@@ -137,11 +154,37 @@ export interface StatsCommand extends CommandBase {
   readonly op: "stats";
 }
 
-export type Command = PutCommand | ClaimCommand | SettleCommand | ExtendCommand | ReclaimCommand | StatsCommand;
+/** One job by its id: a waiting one is deleted, a dead letter replayed or deleted. */
+export interface AlterCommand extends CommandBase {
+  readonly op: "alter";
+  readonly verb: "remove" | "replay" | "discard";
+  readonly job: number;
+}
+
+/** All jobs of a kind, in slices. */
+export interface SweepCommand extends CommandBase {
+  readonly op: "sweep";
+  readonly sweep: SweepRequest;
+}
+
+export type SweepRequest =
+  | ({ readonly kind: "purge" } & PurgeRequest)
+  | ({ readonly kind: "purgeFailed" | "retryFailed" } & FailedFilter);
+
+export type Command =
+  | PutCommand
+  | ClaimCommand
+  | SettleCommand
+  | ExtendCommand
+  | ReclaimCommand
+  | AlterCommand
+  | SweepCommand
+  | StatsCommand;
 
 export interface ConsumerOnWire extends ConsumerSettings {
   readonly queue: string;
   readonly fsync: boolean;
+  readonly retention: Retention | undefined;
   /** One cell per slot: `SLOT`, or the `cellTime` at which the handler was started. */
   readonly cells: SharedArrayBuffer;
 }
@@ -161,6 +204,7 @@ export type ToEngine =
       readonly held: readonly HeldOnWire[];
     }
   | { readonly kind: "dismiss"; readonly consumer: number }
+  | { readonly kind: "stopWaiting"; readonly session: number }
   | { readonly kind: "closeSession"; readonly session: number }
   | { readonly kind: "shutdown" };
 
@@ -170,9 +214,12 @@ export type Answer =
   | { readonly id: number; readonly settled: JobState }
   | { readonly id: number; readonly extended: number }
   | { readonly id: number; readonly reclaimed: number }
+  | { readonly id: number; readonly changed: number }
   | { readonly id: number; readonly stats: QueueStats }
-  | { readonly id: number; readonly refused: "lost" | "aborted" | "closed" }
+  | { readonly id: number; readonly refused: Refused }
   | { readonly id: number; readonly error: ErrorOnWire };
+
+export type Refused = "lost" | "aborted" | "closed" | "full" | "oversized" | "missing";
 
 /** The form of answer with the field `Form`. */
 export type AnswerOf<Form extends string> = Extract<Answer, { readonly [F in Form]: unknown }>;

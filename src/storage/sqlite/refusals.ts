@@ -1,8 +1,15 @@
-import { LeaseExpiredError, PayloadError, QueueClosedError, StorageError } from "../../errors.ts";
-import type { ErrorOnWire } from "./protocol.ts";
+import {
+  FullError,
+  LeaseExpiredError,
+  NotFoundError,
+  PayloadError,
+  QueueClosedError,
+  StorageError,
+} from "../../errors.ts";
+import type { ErrorOnWire, Refused } from "./protocol.ts";
 
 /** Why the engine did not do what was asked. */
-export function refusal(refused: "lost" | "aborted" | "closed", signal: AbortSignal | undefined): unknown {
+export function refusal(refused: Refused, signal: AbortSignal | undefined): unknown {
   switch (refused) {
     case "lost":
       return new LeaseExpiredError(
@@ -12,6 +19,12 @@ export function refusal(refused: "lost" | "aborted" | "closed", signal: AbortSig
       return signal?.reason;
     case "closed":
       return new QueueClosedError("The queue was closed.");
+    case "full":
+      return new FullError("The queue is full: it holds `maxPendingJobs` jobs. Nothing was added; try again later.");
+    case "oversized":
+      return new FullError("More jobs than `maxPendingJobs` at once never fit. Nothing was added; put them in parts.");
+    case "missing":
+      return new NotFoundError("The queue has no dead letter with this id. Nothing was changed.");
   }
 }
 
@@ -29,8 +42,8 @@ export function neverStarted(cause: unknown): unknown {
   if (!(cause instanceof TypeError) && code !== "MODULE_NOT_FOUND" && code !== "ERR_MODULE_NOT_FOUND") return cause;
   return new StorageError(
     "BAD_LOCATION",
-    "localqueue's storage thread could not be started, because the package was bundled or moved: its file thread.js " +
-      "is not beside its code. Keep localqueue external to the bundle.",
+    "localqueue's storage thread could not be started, because the package was bundled or moved: its files thread.js " +
+      "and side.js are not beside its code. Keep localqueue external to the bundle.",
     { cause },
   );
 }

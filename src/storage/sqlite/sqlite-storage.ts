@@ -8,19 +8,32 @@ import type {
   Delivery,
   Enqueued,
   Entry,
+  FailedRecord,
+  FailedRequest,
+  FailedSelection,
+  JobKey,
+  JobRecord,
   Lease,
+  ListRequest,
+  PurgeRequest,
   QueueStats,
+  Retention,
   Settlement,
   Storage,
+  StorageDiagnostics,
   StorageSettings,
   Wait,
 } from "../storage.ts";
 import { Client } from "./client.ts";
+import { readGauges } from "./gauges.ts";
 import { weightOf } from "./outgoing.ts";
 import {
+  type AlterCommand,
   type Answer,
   type AnswerOf,
+  CLOSING,
   type ClaimCommand,
+  type ConsumerOnWire,
   cellTime,
   type ExtendCommand,
   type LeaseNews,
@@ -32,13 +45,16 @@ import {
   type SettleCommand,
   SLOT,
   type StatsCommand,
+  type SweepCommand,
 } from "./protocol.ts";
 import type { Demand } from "./request.ts";
+import { longestRunning } from "./running.ts";
+import type { TaskInput, TaskName, TaskResult } from "./side.ts";
 import { Tally } from "./tally.ts";
 
 /** How long an operation without a time-out of its own waits for the database's lock. */
 const LOCK_MS = 30_000;
-/** Looking without waiting still gives a writer that is just committing this long. */
+/** What does not wait still gives a writer that is just committing this long. */
 const LOOK_LOCK_MS = 50;
 /** What is still to be done while closing waits no longer than this. */
 const CLOSING_LOCK_MS = 500;
@@ -52,21 +68,29 @@ let sessions = 0;
 class SqliteStorage implements Storage {
   readonly #directory: string;
   readonly #origin: Origin;
+  readonly #retention: Retention | undefined;
   readonly #consumers = new Set<SqliteConsumer>();
   readonly #underWay = new Tally();
+  /** No put waits for room any more. */
+  #hasty = false;
   #client: Client | undefined;
   #closing: Promise<void> | undefined;
 
-  constructor(directory: string, { queue, fsync = false }: StorageSettings) {
+  constructor(directory: string, { queue, fsync = false, maxPendingJobs: maxPending, retention }: StorageSettings) {
     this.#directory = directory;
-    this.#origin = { session: ++sessions, queue, fsync };
+    this.#retention = retention;
+    this.#origin = { session: ++sessions, queue, fsync, maxPending };
   }
 
-  put(entries: readonly Entry[], { timeoutMs = LOCK_MS, signal }: Wait): Promise<Enqueued[]> {
+  put(entries: readonly Entry[], { timeoutMs, signal }: Wait): Promise<Enqueued[]> {
     const jobs = entries.map(ownJob);
     const bytes = weightOf(jobs);
-    const command: PutCommand = { op: "put", id: 0, ...this.#origin, lockMs: timeoutMs, bytes, entries: jobs };
-    return this.#request({ command, bytes, patienceMs: timeoutMs, signal, read: put });
+    const lockMs = timeoutMs === 0 ? LOOK_LOCK_MS : (timeoutMs ?? LOCK_MS);
+    const command: PutCommand = { op: "put", id: 0, ...this.#origin, lockMs, bytes, entries: jobs, waitMs: undefined };
+    if (command.maxPending !== undefined) {
+      command.waitMs = this.#hasty ? CLOSING : (timeoutMs ?? Number.POSITIVE_INFINITY);
+    }
+    return this.#request({ command, bytes, patienceMs: lockMs, signal, read: put });
   }
 
   claim({ limit, leaseMs, timeoutMs, signal }: ClaimRequest): Promise<Delivery[]> {
@@ -137,21 +161,92 @@ class SqliteStorage implements Storage {
     return this.#request({ command, patienceMs: LOCK_MS, read: reclaimed });
   }
 
+  async remove(id: number): Promise<boolean> {
+    return (await this.#alter("remove", id)) > 0;
+  }
+
+  retryFailed(which: FailedSelection): Promise<number> {
+    return "id" in which ? this.#alter("replay", which.id) : this.#sweep({ kind: "retryFailed", ...which });
+  }
+
+  purgeFailed(which: FailedSelection): Promise<number> {
+    return "id" in which ? this.#alter("discard", which.id) : this.#sweep({ kind: "purgeFailed", ...which });
+  }
+
+  purge({ olderThanMs, includeFailed }: PurgeRequest): Promise<number> {
+    return this.#sweep({ kind: "purge", olderThanMs, includeFailed });
+  }
+
+  #alter(verb: AlterCommand["verb"], job: number): Promise<number> {
+    const command: AlterCommand = { op: "alter", id: 0, ...this.#origin, lockMs: LOCK_MS, verb, job };
+    return this.#request({ command, patienceMs: LOCK_MS, read: changed });
+  }
+
+  #sweep(sweep: SweepCommand["sweep"]): Promise<number> {
+    const command: SweepCommand = { op: "sweep", id: 0, ...this.#origin, lockMs: LOCK_MS, sweep };
+    return this.#request({ command, patienceMs: LOCK_MS, read: changed });
+  }
+
   stats(): Promise<QueueStats> {
     const command: StatsCommand = { op: "stats", id: 0, ...this.#origin, lockMs: LOCK_MS };
     return this.#request({ command, patienceMs: LOCK_MS, read: stats });
   }
 
+  find(by: JobKey): Promise<JobRecord | undefined> {
+    return this.#look("find", { queue: this.#origin.queue, by });
+  }
+
+  list(which: ListRequest): Promise<JobRecord[]> {
+    return this.#look("list", { queue: this.#origin.queue, which });
+  }
+
+  listFailed(which: FailedRequest): Promise<FailedRecord[]> {
+    return this.#look("listFailed", { queue: this.#origin.queue, which });
+  }
+
+  async diagnostics(): Promise<StorageDiagnostics> {
+    const { queue, fsync } = this.#origin;
+    const client = this.#open();
+    const report = await this.#look("diagnose", { queue });
+    return {
+      ...report,
+      ...readGauges(client.gauges),
+      ...longestRunning(client.consumers, queue),
+      synchronous: fsync ? 2 : 1,
+      durabilityMode: fsync ? "full" : "normal",
+      busyTimeoutMs: LOCK_MS,
+    };
+  }
+
+  /** Reads beside the engine, which first opens the file if need be, and sees whether it is still the same. */
+  async #look<N extends TaskName>(name: N, input: TaskInput<N>): Promise<TaskResult<N>> {
+    const { side } = this.#open();
+    this.#underWay.begin();
+    try {
+      await this.stats();
+      return await side.quick(name, input);
+    } finally {
+      this.#underWay.end();
+    }
+  }
+
   consume(settings: ConsumerSettings, listener: ConsumerListener): Consumer {
     const { queue, fsync } = this.#origin;
     const cells = new SharedArrayBuffer(settings.slots * 4);
-    const onWire = { ...settings, queue, fsync, cells };
+    const onWire = { ...settings, queue, fsync, retention: this.#retention, cells };
     const consumer = new SqliteConsumer(this, onWire, listener, this.#open(), () => this.#consumers.delete(consumer));
     this.#consumers.add(consumer);
     return consumer;
   }
 
+  stopWaiting(): void {
+    if (this.#hasty || this.#origin.maxPending === undefined) return;
+    this.#hasty = true;
+    this.#client?.stopWaiting(this.#origin.session);
+  }
+
   close(): Promise<void> {
+    this.stopWaiting();
     this.#closing ??= this.#close();
     return this.#closing;
   }
@@ -186,6 +281,7 @@ const claimed = (answer: AnswerOf<"claimed">): Delivery[] => answer.claimed;
 const settled = (answer: AnswerOf<"settled">): JobState => answer.settled;
 const extended = (answer: AnswerOf<"extended">): number => answer.extended;
 const reclaimed = (answer: AnswerOf<"reclaimed">): number => answer.reclaimed;
+const changed = (answer: AnswerOf<"changed">): number => answer.changed;
 const stats = (answer: AnswerOf<"stats">): QueueStats => answer.stats;
 
 /** The job as it will be stored, whatever the caller does to its buffer after the call. */
@@ -219,7 +315,7 @@ class SqliteConsumer implements Consumer {
 
   constructor(
     storage: SqliteStorage,
-    settings: ConsumerSettings & { queue: string; fsync: boolean; cells: SharedArrayBuffer },
+    settings: ConsumerOnWire,
     listener: ConsumerListener,
     client: Client,
     onClose: () => void,

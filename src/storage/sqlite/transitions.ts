@@ -1,8 +1,9 @@
 import { randomUUID } from "node:crypto";
 import { type JobState, STATES } from "../../state.ts";
-import type { Delivery, Enqueued, Lease, QueueStats, Settlement } from "../storage.ts";
+import type { Delivery, Enqueued, FailedFilter, Lease, QueueStats, Settlement } from "../storage.ts";
 import type { Connection } from "./connection.ts";
 import type { Row } from "./driver.ts";
+import { Load, loadOf } from "./load.ts";
 import type { NewJob } from "./protocol.ts";
 
 /** What a queue holds for a claim, and when (milliseconds since the epoch) there will be more. */
@@ -10,6 +11,17 @@ export interface Outlook {
   readonly ready: boolean;
   readonly due: number;
   readonly expiry: number;
+}
+
+/** Rows with an id after the one, up to the other. */
+export interface Stretch {
+  readonly after: number;
+  readonly last: number;
+}
+
+interface FailedCriteria extends FailedFilter {
+  /** Only those that were last changed before then. */
+  readonly before?: number | undefined;
 }
 
 type Counter = Record<JobState, number>;
@@ -21,7 +33,8 @@ type Counter = Record<JobState, number>;
 export class Transitions {
   readonly #connection: Connection;
   readonly #clock: () => number;
-  readonly #moves: { queue: string; from: JobState | undefined; to: JobState; jobs: number }[] = [];
+  readonly #moves: { queue: string; from: JobState | undefined; to: JobState | undefined; jobs: number }[] = [];
+  readonly #load = new Load();
 
   constructor(connection: Connection, clock: () => number) {
     this.#connection = connection;
@@ -53,6 +66,25 @@ export class Transitions {
     }
     const row = this.#sql.findByJobId.get({ queue, jobId }) as Row;
     return { id: row["id"] as number, inserted: false };
+  }
+
+  knows(queue: string, jobId: string): boolean {
+    return this.#sql.findByJobId.get({ queue, jobId }) !== undefined;
+  }
+
+  /** How many jobs are ready or processing, what this transaction has done so far included. */
+  load(queue: string): number {
+    return this.#load.of(queue, () => {
+      const { ready, processing } = this.stats(queue);
+      // Triggers keep the counts as rows change; else they lack what is to be written at the end.
+      const unwritten = this.#connection.countsAreTriggered ? [] : this.#moves.filter((move) => move.queue === queue);
+      return unwritten.reduce((sum, { from, to, jobs }) => sum + loadOf(from, to) * jobs, ready + processing);
+    });
+  }
+
+  /** Whether so many more jobs fit into a queue that may hold `limit` of them, ready or processing. */
+  hasRoom(queue: string, limit: number, jobs: number): boolean {
+    return this.load(queue) + jobs <= limit;
   }
 
   look(queue: string): Outlook {
@@ -152,6 +184,80 @@ export class Transitions {
     this.#sql.markOverdue.run({ id, queue, receipt });
   }
 
+  /** Deletes a job that waits to be delivered; returns whether there was one. */
+  remove(queue: string, id: number): boolean {
+    const { changes } = this.#sql.remove.run({ queue, id });
+    this.#moved(queue, "ready", undefined, changes);
+    return changes > 0;
+  }
+
+  /** Deletes a dead letter; returns whether there was one. */
+  discard(queue: string, id: number): boolean {
+    const { changes } = this.#sql.discard.run({ queue, id });
+    this.#moved(queue, "failed", undefined, changes);
+    return changes > 0;
+  }
+
+  isFailed(queue: string, id: number): boolean {
+    return this.#sql.isFailed.get({ queue, id }) !== undefined;
+  }
+
+  exists(id: number): boolean {
+    return this.#sql.exists.get({ id }) !== undefined;
+  }
+
+  /** Makes a dead letter ready, with a fresh budget; returns whether there was one. */
+  replay(queue: string, id: number, now: number): boolean {
+    if (this.#sql.replay.run({ queue, id, now }).changes === 0) return false;
+    this.#sql.reopenExecutions.run({ id });
+    this.#moved(queue, "failed", "ready", 1);
+    return true;
+  }
+
+  /** The highest id, of all rows or of a queue's dead letters; 0 = there are none. */
+  lastId(failedOf?: string): number {
+    const row =
+      failedOf === undefined
+        ? this.#sql.lastOfAll.get({ after: 0 })
+        : this.#sql.lastFailed.get({ queue: failedOf, after: 0 });
+    return (row?.["last"] as number | null) ?? 0;
+  }
+
+  /** The end of a stretch of so many rows, all or a queue's dead letters; `undefined` = there are none left. */
+  stretch(after: number, end: number, rows: number, failedOf?: string): { last: number; bytes: number } | undefined {
+    const row =
+      failedOf === undefined
+        ? this.#sql.stretchOfAll.get({ after, end, rows })
+        : this.#sql.stretchOfFailed.get({ queue: failedOf, after, end, rows });
+    const last = row?.["last"] as number | null;
+    return last === null ? undefined : { last, bytes: row?.["bytes"] as number };
+  }
+
+  /** Deletes the acknowledged jobs of a stretch that were last changed before then; returns their number. */
+  purgeAcked(queue: string, { after, last }: Stretch, before: number): number {
+    const { changes } = this.#sql.purgeAcked.run({ queue, after, last, before });
+    this.#moved(queue, "acked", undefined, changes);
+    return changes;
+  }
+
+  /** Deletes the dead letters of a stretch that are of the cause and old enough; returns their number. */
+  purgeFailed(queue: string, { after, last }: Stretch, { reason, category, before }: FailedCriteria): number {
+    const criteria = { reason: reason ?? null, category: category ?? null, before: before ?? null };
+    const { changes } = this.#sql.purgeFailed.run({ queue, after, last, ...criteria });
+    this.#moved(queue, "failed", undefined, changes);
+    return changes;
+  }
+
+  /** The dead letters of a stretch that are of the cause. */
+  failedIn(queue: string, { after, last }: Stretch, { reason, category }: FailedFilter): number[] {
+    const cause = { reason: reason ?? null, category: category ?? null };
+    return this.#sql.failedIn.all({ queue, after, last, ...cause }).map(({ id }) => id as number);
+  }
+
+  createdAt(id: number): number {
+    return (this.#sql.createdAt.get({ id })?.["created"] as number | undefined) ?? 0;
+  }
+
   stats(queue: string): QueueStats {
     const row = this.#sql.stats.get({ queue });
     const count = (name: JobState): number => Number(row?.[name] ?? 0);
@@ -185,6 +291,7 @@ export class Transitions {
 
   forget(moves: number): void {
     this.#moves.length = moves;
+    this.#load.forget();
   }
 
   /** Writes the moves of this transaction into the table of counts, once per queue. */
@@ -197,16 +304,20 @@ export class Transitions {
         queues.set(queue, counter);
       }
       if (from !== undefined) counter[from] -= jobs;
-      counter[to] += jobs;
+      if (to !== undefined) counter[to] += jobs;
     }
     this.#moves.length = 0;
+    this.#load.forget();
     if (this.#connection.countsAreTriggered) return;
     const now = this.now();
     for (const [queue, counter] of queues) this.#sql.count.run({ queue, ...counter, now });
   }
 
-  #moved(queue: string, from: JobState | undefined, to: JobState, jobs: number): void {
-    if (jobs > 0) this.#moves.push({ queue, from, to, jobs });
+  /** From nothing when a job is added, to nothing when it is deleted. */
+  #moved(queue: string, from: JobState | undefined, to: JobState | undefined, jobs: number): void {
+    if (jobs === 0) return;
+    this.#moves.push({ queue, from, to, jobs });
+    this.#load.moved(queue, loadOf(from, to) * jobs);
   }
 }
 

@@ -1,6 +1,6 @@
 import type { JobState } from "../../state.ts";
 import type { Delivery, Settlement } from "../storage.ts";
-import type { Answer, Command, FromEngine, NewJob, Origin, ToEngine } from "./protocol.ts";
+import type { AlterCommand, Answer, Command, FromEngine, NewJob, Origin, SweepRequest, ToEngine } from "./protocol.ts";
 
 /**
  * How commands and answers cross from thread to thread: as tuples. Objects would carry the names of their fields with
@@ -25,8 +25,8 @@ type PackedJob = readonly [
 
 type PackedCommand =
   /** One job, as a rule: without arrays of its own. */
-  | readonly [...Header<"put">, bytes: number, ...PackedJob]
-  | readonly [...Header<"putMany">, bytes: number, jobs: readonly PackedJob[]]
+  | readonly [...Header<"put">, bytes: number, waitMs: number | undefined, ...PackedJob]
+  | readonly [...Header<"putMany">, bytes: number, waitMs: number | undefined, jobs: readonly PackedJob[]]
   | readonly [
       ...Header<"claim">,
       limit: number,
@@ -37,6 +37,8 @@ type PackedCommand =
     ]
   | readonly [...Header<"settle">, job: number, receipt: string, move: Settlement]
   | readonly [...Header<"extend">, job: number, receipt: string, ms: number]
+  | readonly [...Header<"alter">, verb: AlterCommand["verb"], job: number]
+  | readonly [...Header<"sweep">, sweep: SweepRequest]
   | Header<"reclaim">
   | Header<"stats">;
 
@@ -50,7 +52,8 @@ export function packToEngine(message: ToEngine, transfer: ArrayBuffer[]): Packed
   return message.commands.map((command) => {
     // One object for all that have it in common: a message contains each object once.
     if (command.session !== origin?.session) {
-      origin = { session: command.session, queue: command.queue, fsync: command.fsync };
+      const { session, queue, fsync, maxPending } = command;
+      origin = { session, queue, fsync, maxPending };
     }
     return packCommand(command, origin, transfer);
   });
@@ -60,11 +63,11 @@ function packCommand(command: Command, origin: Origin, transfer: ArrayBuffer[]):
   const { id, lockMs } = command;
   switch (command.op) {
     case "put": {
-      const { bytes, entries } = command;
+      const { bytes, waitMs, entries } = command;
       const jobs = entries.map((job) => packJob(job, transfer));
       const [first] = jobs;
-      if (first !== undefined && jobs.length === 1) return ["put", id, origin, lockMs, bytes, ...first];
-      return ["putMany", id, origin, lockMs, bytes, jobs];
+      if (first !== undefined && jobs.length === 1) return ["put", id, origin, lockMs, bytes, waitMs, ...first];
+      return ["putMany", id, origin, lockMs, bytes, waitMs, jobs];
     }
     case "claim": {
       const { limit, leaseMs, waitMs, consumer, slot } = command;
@@ -74,6 +77,10 @@ function packCommand(command: Command, origin: Origin, transfer: ArrayBuffer[]):
       return ["settle", id, origin, lockMs, command.lease.id, command.lease.receipt, command.move];
     case "extend":
       return ["extend", id, origin, lockMs, command.lease.id, command.lease.receipt, command.ms];
+    case "alter":
+      return ["alter", id, origin, lockMs, command.verb, command.job];
+    case "sweep":
+      return ["sweep", id, origin, lockMs, command.sweep];
     case "reclaim":
     case "stats":
       return [command.op, id, origin, lockMs];
@@ -103,16 +110,17 @@ function isBatch(message: PackedToEngine): message is readonly PackedCommand[] {
 }
 
 function unpackCommand(packed: PackedCommand): Command {
-  const [, id, { session, queue, fsync }, lockMs] = packed;
+  const [, id, { session, queue, fsync, maxPending }, lockMs] = packed;
   switch (packed[0]) {
     case "put": {
-      const [op, , , , bytes, payload, jobId, delayMs, maxAttempts, context] = packed;
+      const [op, , , , bytes, waitMs, payload, jobId, delayMs, maxAttempts, context] = packed;
       const entries = [{ payload, jobId, delayMs, maxAttempts, context }];
-      return { op, id, session, queue, fsync, lockMs, bytes, entries };
+      return { op, id, session, queue, fsync, maxPending, lockMs, bytes, waitMs, entries };
     }
     case "putMany": {
-      const [, , , , bytes, jobs] = packed;
-      return { op: "put", id, session, queue, fsync, lockMs, bytes, entries: jobs.map(unpackJob) };
+      const [, , , , bytes, waitMs, jobs] = packed;
+      const entries = jobs.map(unpackJob);
+      return { op: "put", id, session, queue, fsync, maxPending, lockMs, bytes, waitMs, entries };
     }
     case "claim": {
       const [op, , , , limit, leaseMs, waitMs, consumer, slot] = packed;
@@ -125,6 +133,14 @@ function unpackCommand(packed: PackedCommand): Command {
     case "extend": {
       const [op, , , , job, receipt, ms] = packed;
       return { op, id, session, queue, fsync, lockMs, lease: { id: job, receipt }, ms };
+    }
+    case "alter": {
+      const [op, , , , verb, job] = packed;
+      return { op, id, session, queue, fsync, maxPending, lockMs, verb, job };
+    }
+    case "sweep": {
+      const [op, , , , sweep] = packed;
+      return { op, id, session, queue, fsync, maxPending, lockMs, sweep };
     }
     default:
       return { op: packed[0], id, session, queue, fsync, lockMs };
