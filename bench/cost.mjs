@@ -8,7 +8,19 @@ import { createInterface } from "node:readline";
 import { fileURLToPath } from "node:url";
 import { describeMachine } from "./cost/support/machine.mjs";
 
-const SECTIONS = ["puts", "worker", "parts", "backlog", "limited", "latency", "idle", "event-loop", "large", "flood"];
+const SECTIONS = [
+  "puts",
+  "worker",
+  "parts",
+  "backlog",
+  "limited",
+  "purge",
+  "latency",
+  "idle",
+  "event-loop",
+  "large",
+  "flood",
+];
 
 const isOption = (arg) => arg.startsWith("-");
 const args = process.argv.slice(2);

@@ -16,7 +16,9 @@ export interface Work<J> {
   handle(job: J, context: HandlerContext): unknown;
   /** Decides what becomes of the job; `undefined` = nothing is left to do. */
   conclude(job: J, result: Result): Ending | undefined | Promise<Ending | undefined>;
-  /** The decision is committed, and the job is in this state now. */
+  /** A delivery was ended, also one whose handler never ran: this is committed, and the job is in this state now. */
+  settled(delivery: Delivery, settlement: Settlement, state: JobState): void;
+  /** The decision about a job that was handled is committed, and the job is in this state now. */
   concluded(job: J, ending: Ending, state: JobState): void;
   leaseLost(job: J): void;
   leaseRenewed(job: J, leaseUntil: number): void;
@@ -203,6 +205,7 @@ export class ConsumerLoop<J> {
       try {
         const state = await this.#consumer.settle(slot, delivery, settlement);
         this.#patience.reset();
+        this.#work.settled(delivery, settlement, state);
         if (told !== undefined) this.#work.concluded(told.job, told.ending, state);
         return;
       } catch (error) {

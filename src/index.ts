@@ -1,3 +1,14 @@
+export type {
+  ChannelMessages,
+  ClaimMessage,
+  ErrorMessage,
+  HandlerEndMessage,
+  HandlerMessage,
+  LeaseLostMessage,
+  PutEndMessage,
+  PutMessage,
+  SettleMessage,
+} from "./channels.ts";
 export type { QueueDiagnostics } from "./diagnostics.ts";
 export {
   EmptyError,
@@ -17,8 +28,15 @@ export { EnqueueItem, type EnqueueItemOptions, type FailOptions, type Job, type 
 export type { FailedDetails, FailedMessage, JobInfo } from "./job-info.ts";
 export type { Handler, WorkerEvents } from "./job-work.ts";
 export type { FindOptions, ListFailedOptions, ListOptions } from "./look-options.ts";
+export type { FailedFilter, PurgeOptions } from "./purge-options.ts";
 export { SimpleQueue } from "./queue.ts";
-export type { JobsOptions, PutOptions, SimpleQueueOptions, WaitOptions } from "./queue-options.ts";
+export type {
+  JobsOptions,
+  PutOptions,
+  RetentionOptions,
+  SimpleQueueOptions,
+  WaitOptions,
+} from "./queue-options.ts";
 export {
   type AttemptOptions,
   type ExponentialOptions,

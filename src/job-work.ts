@@ -1,3 +1,4 @@
+import * as channels from "./channels.ts";
 import type { Ending, Work } from "./consumer-loop.ts";
 import type { Emitter } from "./emitter.ts";
 import { PayloadError } from "./errors.ts";
@@ -37,8 +38,11 @@ interface ByHand {
 
 /** A job, and what its handler did about it itself. */
 export interface Assignment<T> {
+  readonly delivery: Delivery;
   readonly job: Job<T>;
   readonly byHand: ByHand[];
+  /** Set if somebody listened when the handler was called. */
+  observed: channels.ObservedRun | undefined;
 }
 
 const ACKED: Ending = { settlement: { event: "ack" }, error: undefined };
@@ -66,8 +70,7 @@ export class JobWork<T> implements Work<Assignment<T>> {
 
   open(delivery: Delivery): Assignment<T> | Promise<Assignment<T>> {
     const opened = this.#queue.open(delivery);
-    if (opened instanceof Promise) return opened.then((job) => ({ job, byHand: [] }));
-    return { job: opened, byHand: [] };
+    return opened instanceof Promise ? opened.then((job) => assign(delivery, job)) : assign(delivery, opened);
   }
 
   unreadable({ id }: Delivery, error: unknown): Settlement {
@@ -77,8 +80,11 @@ export class JobWork<T> implements Work<Assignment<T>> {
     return settlement;
   }
 
-  handle({ job }: Assignment<T>, context: HandlerContext): unknown {
-    return this.#handler(job, context);
+  handle(assignment: Assignment<T>, context: HandlerContext): unknown {
+    const { delivery, job } = assignment;
+    assignment.observed = channels.observeRun(this.#queue.name, delivery);
+    if (assignment.observed === undefined) return this.#handler(job, context);
+    return channels.runObserved(assignment.observed, () => this.#handler(job, context));
   }
 
   /** The handler, or somebody else, settles the job itself; `undefined` = it is none of those that run here. */
@@ -94,6 +100,7 @@ export class JobWork<T> implements Work<Assignment<T>> {
   }
 
   async conclude(assignment: Assignment<T>, result: Result): Promise<Ending | undefined> {
+    if (assignment.observed !== undefined) channels.runEnded(assignment.observed, result);
     // The handler may have asked for settlements without waiting for them.
     for (const { ending, state: settling } of assignment.byHand) {
       const state = await settling;
@@ -124,7 +131,7 @@ export class JobWork<T> implements Work<Assignment<T>> {
   concluded({ job }: Assignment<T>, { settlement, error }: Ending, state: JobState): void {
     if (settlement.event === "ack") this.#events.emit("job:acked", { job });
     else if (state === "failed") {
-      const reason = reasonOf(settlement);
+      const reason = channels.reasonOf(settlement);
       this.#events.emit("job:failed", { job, error, reason });
       this.#warnIfUnheard(job.id, reason);
     } else if (settlement.event === "nack") {
@@ -132,7 +139,12 @@ export class JobWork<T> implements Work<Assignment<T>> {
     }
   }
 
+  settled(delivery: Delivery, settlement: Settlement, state: JobState): void {
+    channels.settled(this.#queue.name, delivery, settlement, state);
+  }
+
   leaseLost({ job }: Assignment<T>): void {
+    channels.leaseLost(this.#queue.name, job);
     this.#events.emit("lease:lost", { job });
   }
 
@@ -141,6 +153,7 @@ export class JobWork<T> implements Work<Assignment<T>> {
   }
 
   troubled(error: unknown): void {
+    channels.troubled(this.#queue.name, error);
     this.#events.emit("error", { error });
   }
 
@@ -179,9 +192,8 @@ export class JobWork<T> implements Work<Assignment<T>> {
   }
 }
 
-function reasonOf(settlement: Settlement): FailureReason {
-  if (settlement.event === "fail") return settlement.reason;
-  return settlement.event === "nack" ? settlement.exhaustedReason : "retries_exhausted";
+function assign<T>(delivery: Delivery, job: Job<T>): Assignment<T> {
+  return { delivery, job, byHand: [], observed: undefined };
 }
 
 function isInstance(error: unknown, errorClass: ErrorClass): boolean {

@@ -19,7 +19,8 @@ export type Full<T, Defaulted extends keyof T = never> = {
 /** The known options of a set, by name. */
 export type KnownOptions<T> = { readonly [K in keyof T]: Option<T[K]> };
 
-export type OptionsReader<T> = (options: unknown) => Readonly<T>;
+/** `name` is what the set itself is called. */
+export type OptionsReader<T> = (options: unknown, name?: string) => Readonly<T>;
 
 /** `setTimeout` turns anything longer into 1 ms. */
 export const LONGEST_TIMER_MS = 2_147_483_647;
@@ -50,9 +51,9 @@ export function optionsReader<T extends object>(known: KnownOptions<T>): Options
     return Object.freeze(full as T);
   };
   const defaults = read({});
-  return (options) => {
+  return (options, set = "options") => {
     if (options === undefined) return defaults;
-    const given = anyOptions(options, "options");
+    const given = anyOptions(options, set);
     for (const name of Object.keys(given)) {
       if (!Object.hasOwn(known, name) && given[name] !== undefined) throw unknownName("option", name, names);
     }

@@ -38,6 +38,15 @@ export interface SimpleQueueOptions<T> {
    * Default: any number.
    */
   readonly maxPendingJobs?: number | undefined;
+  /** How long finished jobs are kept, by any process with an open `Worker`. Default: for ever. */
+  readonly retention?: RetentionOptions | undefined;
+}
+
+/** How long finished jobs are kept, in milliseconds after their last change, up to ten years. Default: for ever. */
+export interface RetentionOptions {
+  readonly ackedMs?: number | undefined;
+  /** Dead letters. */
+  readonly failedMs?: number | undefined;
 }
 
 /** How long a call may take. */
@@ -74,6 +83,10 @@ const serializer: Check<Serializer<unknown>> = (value, name) => {
   return methods as Serializer<unknown>;
 };
 
+/** Ten years. */
+export const age: Check<number> = integer(0, 315_576_000_000);
+const readRetention = optionsReader<Full<RetentionOptions>>({ ackedMs: optional(age), failedMs: optional(age) });
+
 type Queue = Full<SimpleQueueOptions<unknown>, "name" | "leaseMs" | "maxRetries" | "serializer">;
 
 export const readQueueOptions: OptionsReader<Queue> = optionsReader<Queue>({
@@ -82,6 +95,7 @@ export const readQueueOptions: OptionsReader<Queue> = optionsReader<Queue>({
   maxRetries: option(whole.retries, 3),
   fsync: optional(boolean),
   serializer: option<Serializer<unknown>>(serializer, jsonSerializer),
+  retention: optional(readRetention),
   maxPendingJobs: optional(integer(1, Number.MAX_SAFE_INTEGER)),
 });
 

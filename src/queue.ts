@@ -1,6 +1,7 @@
 import { unlessAborted, withEither } from "./abort.ts";
+import * as channels from "./channels.ts";
 import { type QueueDiagnostics, queueDiagnostics } from "./diagnostics.ts";
-import { EmptyError, QueueClosedError } from "./errors.ts";
+import { EmptyError, LeaseExpiredError, QueueClosedError } from "./errors.ts";
 import {
   ClaimedJob,
   draftsOf,
@@ -21,6 +22,13 @@ import {
   readListFailed,
 } from "./look-options.ts";
 import { wrongType } from "./options.ts";
+import {
+  type FailedFilter,
+  jobNumber,
+  type PurgeOptions,
+  readFailedSelection,
+  readPurgeOptions,
+} from "./purge-options.ts";
 import {
   batchLimit,
   extension,
@@ -86,13 +94,14 @@ export class SimpleQueue<T = unknown> {
 
   /** `location` is a directory, as a path or a `file:` URL; it is created with its parents when it is first used. */
   constructor(location: string | URL, options?: SimpleQueueOptions<T>) {
-    const { name, leaseMs, maxRetries, fsync, serializer, maxPendingJobs } = readQueueOptions(options);
+    const { name, leaseMs, maxRetries, fsync, serializer, maxPendingJobs, retention } = readQueueOptions(options);
     this.#name = name;
     this.#leaseMs = leaseMs;
     this.#maxRetries = maxRetries;
     this.#maxPendingJobs = maxPendingJobs;
     this.#serializer = serializer as Serializer<T>;
-    this.#storage = openStorage(location, { queue: name, fsync, maxPendingJobs, text: serializer === jsonSerializer });
+    const text = serializer === jsonSerializer;
+    this.#storage = openStorage(location, { queue: name, fsync, text, maxPendingJobs, retention });
     internals.set(this, {
       name,
       leaseMs,
@@ -115,7 +124,7 @@ export class SimpleQueue<T = unknown> {
     const encoding = encode(this.#serializer, data);
     const payload = encoding instanceof Promise ? await unlessAborted(encoding, signal) : encoding;
     const entry = { payload, jobId, delayMs, maxAttempts: (maxRetries ?? this.#maxRetries) + 1 };
-    const [enqueued] = await this.#storage.put([entry], { timeoutMs: left(), signal });
+    const [enqueued] = await channels.put(this.#storage, this.#name, [entry], { timeoutMs: left(), signal });
     return enqueued as Enqueued;
   }
 
@@ -140,7 +149,7 @@ export class SimpleQueue<T = unknown> {
       delayMs,
       maxAttempts: (maxRetries ?? this.#maxRetries) + 1,
     }));
-    return this.#storage.put(entries, { timeoutMs: left(), signal });
+    return channels.put(this.#storage, this.#name, entries, { timeoutMs: left(), signal });
   }
 
   /**
@@ -217,8 +226,13 @@ export class SimpleQueue<T = unknown> {
    */
   async extendLease(job: Lease, ms: number): Promise<void> {
     const lease = readLease(job);
-    const leaseUntil = await this.#storage.extend(lease, extension(ms, "ms"));
-    ClaimedJob.leaseMoved(job, leaseUntil);
+    const extending = this.#storage.extend(lease, extension(ms, "ms"));
+    try {
+      ClaimedJob.leaseMoved(job, await extending);
+    } catch (error) {
+      this.#tellIfLost(error, job, lease);
+      throw error;
+    }
   }
 
   /**
@@ -272,6 +286,41 @@ export class SimpleQueue<T = unknown> {
       maxRetries: this.#maxRetries,
       maxPendingJobs: this.#maxPendingJobs,
     });
+  }
+
+  /**
+   * Deletes a job that waits to be delivered, now or later. Resolves to whether it did: not when the job is being
+   * processed, finished or unknown, or belongs to an execution of the Python package.
+   */
+  async remove(id: number): Promise<boolean> {
+    return this.#storage.remove(jobNumber(id, "id"));
+  }
+
+  /**
+   * Delivers dead letters again, with a fresh budget: one by its id, or all of a filter (`{}` = all). Resolves to their
+   * number. Rejects with `NotFoundError` when there is no dead letter with this id.
+   */
+  async retryFailed(which: number | { readonly id: number } | FailedFilter): Promise<number> {
+    return this.#storage.retryFailed(readFailedSelection(which));
+  }
+
+  /**
+   * Deletes dead letters for good: one by its id, or all of a filter (`{}` = all). Resolves to their number. Rejects
+   * with `NotFoundError` when there is no dead letter with this id. Those that belong to executions of the Python
+   * package are kept.
+   */
+  async purgeFailed(which: number | { readonly id: number } | FailedFilter): Promise<number> {
+    return this.#storage.purgeFailed(readFailedSelection(which));
+  }
+
+  /**
+   * Deletes the acknowledged jobs that were last changed more than `olderThanMs` ago, and with `includeFailed` such
+   * dead letters, too; resolves to their number. It goes in slices of a few milliseconds, so others can work
+   * meanwhile; after an error, or `close()`, what was deleted so far is deleted. Jobs that belong to executions of the
+   * Python package are kept.
+   */
+  async purge(options: PurgeOptions): Promise<number> {
+    return this.#storage.purge(readPurgeOptions(options));
   }
 
   /**
@@ -334,6 +383,7 @@ export class SimpleQueue<T = unknown> {
   }
 
   #open(delivery: Delivery): ClaimedJob<T> | Promise<ClaimedJob<T>> {
+    channels.claimed(this.#name, delivery);
     const decoded = decode(this.#serializer, delivery.payload);
     if (!isPromiseLike(decoded)) return new ClaimedJob(delivery, decoded, this);
     return Promise.resolve(decoded).then((data) => new ClaimedJob(delivery, data, this));
@@ -356,13 +406,24 @@ export class SimpleQueue<T = unknown> {
     const lease = readLease(job);
     const settling = this.#storage.settle(lease, settlement);
     for (const consumer of this.#consumers) consumer.settledByHand(lease.receipt, settling, settlement, error);
-    await settling;
+    try {
+      const state = await settling;
+      channels.settled(this.#name, known(job, lease), settlement, state);
+    } catch (error) {
+      this.#tellIfLost(error, job, lease);
+      throw error;
+    }
+  }
+
+  #tellIfLost(error: unknown, job: Lease, lease: Lease): void {
+    if (error instanceof LeaseExpiredError) channels.leaseLost(this.#name, known(job, lease));
   }
 
   /** For deliveries that nobody waits for any more: if this fails, their lease runs out. */
   async #tryTo(settlement: Settlement, lease: Lease): Promise<void> {
     try {
-      await this.#storage.settle(lease, settlement);
+      const state = await this.#storage.settle(lease, settlement);
+      channels.settled(this.#name, lease, settlement, state);
     } catch {
       // The next operation that somebody waits for meets the same fault, and reports it.
     }
@@ -385,6 +446,11 @@ export class SimpleQueue<T = unknown> {
 
 function describeIfGiven(lastError: unknown): string | undefined {
   return lastError === undefined ? undefined : describeThrown(lastError);
+}
+
+/** What is known of a job that may be no more than an id and a receipt. */
+function known(job: Lease, lease: Lease): Lease | ClaimedJob<unknown> {
+  return job instanceof ClaimedJob ? job : lease;
 }
 
 function isPromiseLike<T>(value: T | PromiseLike<T>): value is PromiseLike<T> {

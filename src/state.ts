@@ -8,8 +8,8 @@ export type JobState = "ready" | "processing" | "acked" | "failed";
 /** A state's place here is its number in the column `status`, which the Python package shares. */
 export const STATES: readonly JobState[] = ["ready", "processing", "acked", "failed"];
 
-export type JobEvent = "claim" | "extend" | "ack" | "nack" | "fail" | "release" | "expire";
-export const EVENTS: readonly JobEvent[] = ["claim", "extend", "ack", "nack", "fail", "release", "expire"];
+export type JobEvent = "claim" | "extend" | "ack" | "nack" | "fail" | "release" | "expire" | "replay";
+export const EVENTS: readonly JobEvent[] = ["claim", "extend", "ack", "nack", "fail", "release", "expire", "replay"];
 
 /** Gives back in a row that do not count as deliveries; without a bound, a job that stops its process would loop. */
 export const MAX_RELEASES = 10;
@@ -86,7 +86,10 @@ const moves: { readonly [S in JobState]: { readonly [E in JobEvent]?: Move } } =
     expire: endDelivery,
   },
   acked: {},
-  failed: {},
+  failed: {
+    /** With a fresh budget. */
+    replay: (job) => ({ ...job, state: "ready", attempts: 0, releases: 0 }),
+  },
 };
 
 /**

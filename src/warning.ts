@@ -1,5 +1,6 @@
 /** What is worth a warning but no error. Programs may look for the code on `process.on("warning")`. */
 export type WarningCode =
+  | "LOCALQUEUE_CONTEXT_IGNORED"
   | "LOCALQUEUE_FILESYSTEM"
   | "LOCALQUEUE_LISTENER_FAILED"
   | "LOCALQUEUE_UNHEARD_DEAD_LETTER"

@@ -53,6 +53,7 @@ class Script {
       unreadable: () => ({ event: "release" }),
       handle: (job) => this.log.push(`handle ${job}`),
       conclude: async (): Promise<Ending> => ({ settlement: { event: "ack" }, error: undefined }),
+      settled: () => {},
       concluded: (job, _, state) => this.log.push(`${job} is ${state}`),
       leaseLost: (job) => this.log.push(`${job} is lost`),
       leaseRenewed: () => {},
@@ -63,7 +64,16 @@ class Script {
 
 function delivery(id: number): Delivery {
   const receipt = `receipt ${id}`;
-  return { id, receipt, payload: new Uint8Array(), attempt: 1, jobId: undefined, leaseUntil: 0, enqueuedAt: 0 };
+  return {
+    id,
+    receipt,
+    payload: new Uint8Array(),
+    attempt: 1,
+    jobId: undefined,
+    leaseUntil: 0,
+    enqueuedAt: 0,
+    context: undefined,
+  };
 }
 
 /** Runs a loop on the script until it has logged `last`, or stops it right after its start. */

@@ -69,6 +69,7 @@ function project(): string {
   const command = `#!/bin/sh\nexec '${process.execPath}' '${path.resolve("dist/cli/main.js")}' "$@"\n`;
   writeFileSync(path.join(bin, "localqueue"), command, { mode: 0o755 });
   symlinkSync(path.resolve("."), path.join(directory, "node_modules", "localqueue"));
+  symlinkSync(path.resolve("test/support/opentelemetry"), path.join(directory, "node_modules", "@opentelemetry"));
   writeFileSync(path.join(directory, "package.json"), `{ "type": "module" }`);
   return directory;
 }

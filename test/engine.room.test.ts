@@ -76,7 +76,14 @@ describe("puts of one message", () => {
     driver.log.length = 0;
     const [one, two] = [engine.newCall(), engine.newCall()];
     const { id, receipt } = claim.delivery;
-    const settle = { op: "settle", id: engine.newCall().id, session: 1, queue: "default", fsync: false } as const;
+    const settle = {
+      op: "settle",
+      id: engine.newCall().id,
+      session: 1,
+      queue: "default",
+      fsync: false,
+      text: false,
+    } as const;
     engine.send([
       putCommand(one.id, ["too early"], { maxPending: 1, waitMs: 0 }),
       { ...settle, lockMs: 0, lease: { id, receipt }, move: { event: "ack" } },

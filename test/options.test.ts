@@ -176,17 +176,29 @@ describe("a queue", () => {
     ["maxPendingJobs", true, TypeError],
     ["maxPendingJobs", "1", TypeError],
     ["maxPendingJobs", 1n, TypeError],
+    ["retention", 86_400_000, TypeError],
+    ["retention", null, TypeError],
   ])("refuses %s: %s", (name, value, kind) => {
     const error = refusal(() => queue({ [name]: value }));
     expect(error).toBeInstanceOf(kind);
     expect(error.message).toContain(`\`${name}\``);
   });
 
+  test("may keep finished jobs for up to ten years", () => {
+    const years = 315_576_000_000;
+    expect(() => queue({ retention: { ackedMs: 0, failedMs: years } })).not.toThrow();
+    expect(() => queue({ retention: {} })).not.toThrow();
+    expect(refusal(() => queue({ retention: { ackedMs: years + 1 } }))).toBeInstanceOf(RangeError);
+    expect(refusal(() => queue({ retention: { failedMs: -1 } })).message).toContain("`failedMs`");
+    expect(refusal(() => queue({ retention: { failedMs: "1d" } }))).toBeInstanceOf(TypeError);
+    expect(refusal(() => queue({ retention: { readyMs: 1 } })).message).toMatch(/^Unknown option `readyMs`/);
+  });
+
   test("refuses options of later versions and of other packages", () => {
     expect(refusal(() => queue({ lease_ms: 1_000 }))).toEqual(
       new TypeError("Unknown option `lease_ms`; did you mean `leaseMs`?"),
     );
-    expect(refusal(() => queue({ retention: {} })).message).toMatch(/^Unknown option `retention`/);
+    expect(refusal(() => queue({ ttl: {} })).message).toMatch(/^Unknown option `ttl`/);
   });
 });
 
@@ -330,6 +342,20 @@ describe("a method that returns a promise", () => {
     ["listFailed after half an id", (q) => q.listFailed({ afterId: 0.5 }), RangeError],
     ["listFailed for no reason that there is", (q) => q.listFailed({ reason: "bad" as never }), RangeError],
     ["listFailed of a state", (q) => q.listFailed({ state: "failed" } as never), TypeError],
+    ["remove without an id", (q) => q.remove(undefined as never), TypeError],
+    ["remove of a strange id", (q) => q.remove(0), RangeError],
+    ["retryFailed of nothing", (q) => q.retryFailed(undefined as never), TypeError],
+    ["retryFailed of half an id", (q) => q.retryFailed(0.5), RangeError],
+    ["retryFailed of an id in words", (q) => q.retryFailed({ id: "1" } as never), TypeError],
+    ["retryFailed for no reason that there is", (q) => q.retryFailed({ reason: "bad" as never }), RangeError],
+    ["purgeFailed of nothing", (q) => q.purgeFailed(undefined as never), TypeError],
+    ["purgeFailed of an id and a reason", (q) => q.purgeFailed({ id: 1, reason: "rejected" } as never), TypeError],
+    ["purgeFailed by age", (q) => q.purgeFailed({ olderThanMs: 5 } as never), TypeError],
+    ["purge without an age", (q) => q.purge({} as never), TypeError],
+    ["purge without options", (q) => q.purge(undefined as never), TypeError],
+    ["purge of the future", (q) => q.purge({ olderThanMs: -1 }), RangeError],
+    ["purge after more than ten years", (q) => q.purge({ olderThanMs: 2 ** 53 }), RangeError],
+    ["purge of perhaps the failed", (q) => q.purge({ olderThanMs: 1, includeFailed: 1 as never }), TypeError],
     ["run with a bad signal", (q) => new Worker(q, () => {}).run({ signal: true } as never), TypeError],
   ];
 

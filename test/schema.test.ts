@@ -36,9 +36,10 @@ describe.each(PYTHON_VERSIONS)("a file of Python's localqueue %s", (version) => 
       const columns = Object.keys(rows[0] ?? {});
       expect({ table, rows: after[table]?.map((row) => pick(row, columns)) }).toEqual({ table, rows });
     }
-    for (const row of after["messages"] ?? []) expect(row).toMatchObject({ releases: "integer 0" });
+    for (const row of after["messages"] ?? [])
+      expect(row).toMatchObject({ releases: "integer 0", trace_context: "null NULL" });
     expect(Object.keys(after["messages"]?.[0] ?? {})).toEqual(
-      expect.arrayContaining(["failure_reason", "failure_category", "dedup_key", "dedup_fingerprint", "releases"]),
+      expect.arrayContaining(["failure_reason", "failure_category", "dedup_key", "dedup_fingerprint"]),
     );
     expect(query(directory, "PRAGMA integrity_check")).toEqual([{ integrity_check: "ok" }]);
     expect(query(directory, "PRAGMA foreign_key_check")).toEqual([]);
@@ -86,7 +87,8 @@ describe("a new file", () => {
     const directory = tempDirectory();
     openAndClose(directory);
     const python = pythonFile("1.4.1");
-    const [releases, ...others] = columnsOf(directory, "messages").reverse();
+    const [traceContext, releases, ...others] = columnsOf(directory, "messages").reverse();
+    expect(traceContext).toMatchObject({ name: "trace_context", type: "TEXT", notnull: 0, dflt_value: null });
     expect(releases).toMatchObject({ name: "releases", type: "INTEGER", notnull: 1, dflt_value: "0" });
     expect(others.reverse()).toEqual(columnsOf(python, "messages"));
     for (const table of EVENT_TABLES) {

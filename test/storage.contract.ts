@@ -3,6 +3,7 @@ import { capacityContract } from "./contract/capacity.ts";
 import { claimingContract } from "./contract/claiming.ts";
 import { lookingContract } from "./contract/looking.ts";
 import { puttingContract } from "./contract/putting.ts";
+import { removingContract } from "./contract/removing.ts";
 import { transitionsContract } from "./contract/transitions.ts";
 import { waitingContract } from "./contract/waiting.ts";
 import type { Backend } from "./support/backend.ts";
@@ -15,6 +16,7 @@ export function storageContract(backend: Backend): void {
     claimingContract(backend);
     waitingContract(backend);
     lookingContract(backend);
+    removingContract(backend);
     capacityContract(backend);
   });
 }

@@ -21,11 +21,21 @@ const other = { session: 2, queue: "another", fsync: true, text: false, lockMs: 
 const limited = { ...one, session: 3, maxPending: 100 };
 const unlimited = { maxPending: undefined, waitMs: undefined };
 const lease = { id: 17, receipt: "a receipt" };
-const job = { payload: '{"a":"é"}', jobId: null, delayMs: 0, maxAttempts: 4 };
+const job = { payload: '{"a":"é"}', jobId: null, delayMs: 0, maxAttempts: 4, context: undefined };
 
 const commands: Command[] = [
   { op: "put", id: 0, ...one, ...unlimited, bytes: 300, entries: [job] },
-  { op: "put", id: 1, ...other, ...unlimited, bytes: 600, entries: [{ ...job, jobId: "known" }, job] },
+  {
+    op: "put",
+    id: 1,
+    ...other,
+    ...unlimited,
+    bytes: 600,
+    entries: [
+      { ...job, jobId: "known" },
+      { ...job, context: "trace" },
+    ],
+  },
   { op: "put", id: 2, ...one, ...unlimited, bytes: 300, entries: [{ ...job, payload: new Uint8Array([0, 255, 7]) }] },
   { op: "put", id: 10, ...limited, waitMs: Infinity, bytes: 300, entries: [job] },
   { op: "put", id: 11, ...limited, waitMs: 0, bytes: 600, entries: [job, job] },
@@ -42,6 +52,10 @@ const commands: Command[] = [
   { op: "extend", id: 7, ...one, lease, ms: 5 },
   { op: "reclaim", id: 8, ...one },
   { op: "stats", id: 9, ...other },
+  { op: "alter", id: 10, ...one, maxPending: undefined, verb: "replay", job: 17 },
+  { op: "sweep", id: 11, ...limited, sweep: { kind: "purge", olderThanMs: 5, includeFailed: true } },
+  { op: "sweep", id: 12, ...limited, sweep: { kind: "retryFailed", reason: "rejected", category: undefined } },
+  { op: "put", id: 13, ...one, ...unlimited, bytes: 300, entries: [{ ...job, context: "trace" }] },
 ];
 
 test("commands arrive as they were sent", () => {
@@ -66,8 +80,8 @@ test("answers arrive as they were sent", () => {
       {
         id: 3,
         claimed: [
-          { ...delivery, jobId: "known" },
-          { ...delivery, jobId: undefined },
+          { ...delivery, jobId: "known", context: "trace" },
+          { ...delivery, jobId: undefined, context: undefined },
         ],
       },
       { id: 4, settled: "acked" },
@@ -75,6 +89,8 @@ test("answers arrive as they were sent", () => {
       { id: 6, stats: { ready: 1, processing: 2, acked: 3, failed: 4 } },
       { id: 7, error: { code: "BUSY", message: "locked", outcome: "failed", cause: undefined } },
       { id: 8, refused: "full" },
+      { id: 9, changed: 3 },
+      { id: 10, refused: "missing" },
     ],
     news: [{ consumer: 9, receipt: "r", news: "renewed", leaseUntil: 5 }],
     batches: 1,
@@ -109,7 +125,15 @@ test("a large payload is handed over rather than copied, text as UTF-8", () => {
 
 test("a payload travels without its neighbours in the memory that it shares", () => {
   const memory = new Uint8Array(100).fill(1);
-  const delivery = { id: 1, receipt: "r", attempt: 1, jobId: undefined, leaseUntil: 4, enqueuedAt: 3 };
+  const delivery = {
+    id: 1,
+    receipt: "r",
+    attempt: 1,
+    jobId: undefined,
+    leaseUntil: 4,
+    enqueuedAt: 3,
+    context: undefined,
+  };
   const { arrived } = fromEngine({
     kind: "reply",
     answers: [{ id: 0, claimed: [{ ...delivery, payload: memory.subarray(10, 13) }] }],

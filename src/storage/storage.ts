@@ -4,8 +4,8 @@ import type { FailureReason, JobState } from "../state.ts";
  * The seam between the queue and a database: one logical queue, about a dozen verbs. A storage performs transitions
  * and waits; it knows nothing of payload formats, handlers or retry policies. Every promise settles after COMMIT.
  *
- * Rejections: `StorageError`; `LeaseExpiredError` (settle, extend); `QueueClosedError` after `close()`; and
- * `signal.reason` for a wait that was aborted.
+ * Rejections: `StorageError`; `LeaseExpiredError` (settle, extend); `NotFoundError` (a dead letter by its id);
+ * `QueueClosedError` after `close()`; and `signal.reason` for a wait that was aborted.
  */
 export interface Storage {
   /**
@@ -30,6 +30,17 @@ export interface Storage {
   listFailed(which: FailedRequest): Promise<FailedRecord[]>;
   /** How the database, this queue and this program's engine are doing. Changes nothing. */
   diagnostics(): Promise<StorageDiagnostics>;
+  /** Deletes a job that waits to be delivered; resolves to whether it did. */
+  remove(id: number): Promise<boolean>;
+  /**
+   * Makes dead letters ready, with a fresh budget; resolves to their number. For one that is none: `NotFoundError`.
+   * A filter stops where the queue is full. With no room for a single one: `FullError`.
+   */
+  retryFailed(which: FailedSelection): Promise<number>;
+  /** Deletes dead letters; resolves to their number. For one that is none: `NotFoundError`. */
+  purgeFailed(which: FailedSelection): Promise<number>;
+  /** Deletes the acknowledged jobs that were last changed before then, and the dead letters if so asked. */
+  purge(request: PurgeRequest): Promise<number>;
   /** A consumer whose leases the storage renews, also while this thread's event loop is blocked. */
   consume(settings: ConsumerSettings, listener: ConsumerListener): Consumer;
   /** No put waits for room any more: those that do, and those that would, reject with `QueueClosedError`. */
@@ -50,6 +61,14 @@ export interface StorageSettings {
   readonly fsync: boolean | undefined;
   /** How many jobs may be ready or processing for this object to add more. */
   readonly maxPendingJobs?: number | undefined;
+  /** Kept as long as there is a consumer; absent = finished jobs are kept for ever. */
+  readonly retention?: Retention | undefined;
+}
+
+/** How long finished jobs are kept, in milliseconds after their last change; absent = for ever. */
+export interface Retention {
+  readonly ackedMs?: number | undefined;
+  readonly failedMs?: number | undefined;
 }
 
 /** How long a call may take. */
@@ -66,6 +85,8 @@ export interface Entry {
   readonly delayMs: number;
   /** Deliveries allowed in all. */
   readonly maxAttempts: number;
+  /** What links the job to the trace of its producer: stored, and given back with each delivery. */
+  readonly context?: string | undefined;
 }
 
 /** The outcome of a put. */
@@ -78,6 +99,19 @@ export interface Enqueued {
 export interface ClaimRequest extends Wait {
   readonly limit: number;
   readonly leaseMs: number;
+}
+
+/** Dead letters of a cause; what is absent does not matter. */
+export interface FailedFilter {
+  readonly reason?: FailureReason | undefined;
+  readonly category?: string | undefined;
+}
+
+export type FailedSelection = { readonly id: number } | FailedFilter;
+
+export interface PurgeRequest {
+  readonly olderThanMs: number;
+  readonly includeFailed: boolean;
 }
 
 /** What proves that a delivery is held. */
@@ -95,6 +129,8 @@ export interface Delivery extends Lease {
   /** Milliseconds since the epoch. */
   readonly leaseUntil: number;
   readonly enqueuedAt: number;
+  /** See `Entry`. */
+  readonly context: string | undefined;
 }
 
 /** The ways in which the holder ends a delivery. */

@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
 import { StorageError } from "../../dist/errors.js";
-import type { Storage } from "../../dist/storage/storage.js";
+import type { Delivery, Storage } from "../../dist/storage/storage.js";
 import type { Backend, Bench } from "../support/backend.ts";
 import {
   entry,
@@ -23,7 +23,7 @@ export function puttingContract(backend: Backend): void {
     test("stores the job ready, with nothing delivered yet", async () => {
       const bench = await openBench(backend);
       const earliest = Date.now();
-      const id = await put(bench.storage("q"), "payload", { jobId: "job", maxAttempts: 7 });
+      const id = await put(bench.storage("q"), "payload", { jobId: "job", maxAttempts: 7, context: "trace" });
       const { createdAt, ...stored } = await onlyJob(bench);
       expect(createdAt).toBeGreaterThanOrEqual(earliest);
       expect(createdAt).toBeLessThanOrEqual(Date.now());
@@ -43,6 +43,7 @@ export function puttingContract(backend: Backend): void {
         failureReason: null,
         failureCategory: null,
         jobId: "job",
+        context: "trace",
       });
     });
 
@@ -51,6 +52,28 @@ export function puttingContract(backend: Backend): void {
       await put(bench.storage(), "payload", { delayMs: 5000 });
       const { availableAt, createdAt, updatedAt } = await onlyJob(bench);
       expect({ delayMs: availableAt - createdAt, updatedAt }).toEqual({ delayMs: 5000, updatedAt: createdAt });
+    });
+
+    test("gives the link to a trace back with every delivery, and keeps it whatever becomes of the job", async () => {
+      const bench = await openBench(backend);
+      const storage = bench.storage();
+      const context = `00-${"4bf92f35".repeat(4)}-00f067aa0ba902b7-01 é€`;
+      await storage.put([entry("linked", { context }), entry("alone")], PATIENT);
+      const contexts = async (): Promise<(string | undefined)[]> => (await take(storage, 2)).map((job) => job.context);
+      const again = { event: "nack", delayMs: 0, lastError: undefined, exhaustedReason: "retries_exhausted" } as const;
+      const [first, other] = await take(storage, 2);
+      expect([first?.context, other?.context]).toEqual([context, undefined]);
+      await storage.settle(first as Delivery, again);
+      await storage.settle(other as Delivery, { event: "release" });
+      expect(await contexts()).toEqual([context, undefined]);
+      await bench.age(LEASE_MS);
+      const [third] = await take(storage, 2);
+      expect(third?.context).toBe(context);
+      await storage.settle(third as Delivery, { ...again, event: "fail", reason: "rejected", category: undefined });
+      expect((await bench.jobs()).map((job) => [job.state, job.context])).toEqual([
+        ["failed", context],
+        ["processing", null],
+      ]);
     });
 
     test("gives the payload back byte for byte", async () => {

@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import { LeaseExpiredError } from "../../dist/errors.js";
+import { LeaseExpiredError, NotFoundError } from "../../dist/errors.js";
 import {
   EVENTS,
   type JobEvent,
@@ -203,6 +203,14 @@ async function perform(
     }
     case "expire":
       return (await storage.reclaim()) === 0 ? "refused" : attempts < maxAttempts ? "ready" : "failed";
+    case "replay":
+      try {
+        expect(await storage.retryFailed({ id: lease.id })).toBe(1);
+        return "ready";
+      } catch (error) {
+        expect(error).toBeInstanceOf(NotFoundError);
+        return "refused";
+      }
     default:
       try {
         return await call(event, storage, lease);
@@ -261,6 +269,8 @@ function effect(event: JobEvent, outcome: JobOutcome, { updatedAt, receipt }: St
     }
     case "release":
       return outcome.state === "ready" ? { ...over, ...ready } : { ...over, ...failed, availableAt: updatedAt };
+    case "replay":
+      return { ...over, ...ready, lastError: null, failureCategory: null };
     case "expire":
       return { ...over, ...(outcome.state === "ready" ? ready : failed) };
   }

@@ -5,14 +5,18 @@
  */
 import {
   type AttemptOptions,
+  type ChannelMessages,
+  type ClaimMessage,
   EmptyError,
   type EngineCounts,
   type Enqueued,
   EnqueueItem,
   type EnqueueItemOptions,
   type ErrorClass,
+  type ErrorMessage,
   type ExponentialOptions,
   type FailedDetails,
+  type FailedFilter,
   type FailedMessage,
   type FailOptions,
   type FailureReason,
@@ -21,6 +25,8 @@ import {
   FullError,
   type Handler,
   type HandlerContext,
+  type HandlerEndMessage,
+  type HandlerMessage,
   type Job,
   type JobInfo,
   type JobState,
@@ -29,25 +35,32 @@ import {
   jsonSerializer,
   type Lease,
   LeaseExpiredError,
+  type LeaseLostMessage,
   type ListFailedOptions,
   type ListOptions,
   LocalQueueError,
   type LocalQueueErrorCode,
   type LongestRunning,
   type NackOptions,
+  NotFoundError,
   PayloadError,
+  type PurgeOptions,
+  type PutEndMessage,
+  type PutMessage,
   type PutOptions,
   QueueClosedError,
   type QueueDiagnostics,
   type QueueStats,
   Reject,
   type RejectOptions,
+  type RetentionOptions,
   Retry,
   type RetryFunction,
   type RetryOptions,
   RetryPolicy,
   type RunOptions,
   type Serializer,
+  type SettleMessage,
   SimpleQueue,
   type SimpleQueueOptions,
   type StorageDiagnostics,
@@ -74,6 +87,7 @@ const serializer: Serializer<Email> = {
 };
 const json: JsonSerializer = jsonSerializer;
 const wait: WaitOptions = { timeoutMs: 5_000, signal: undefined };
+const retention: RetentionOptions = { ackedMs: 604_800_000, failedMs: undefined };
 const options: SimpleQueueOptions<Email> = {
   name: "emails",
   leaseMs: 30_000,
@@ -81,6 +95,7 @@ const options: SimpleQueueOptions<Email> = {
   fsync: false,
   serializer,
   maxPendingJobs: 1_000,
+  retention,
 };
 
 async function produce(queue: SimpleQueue<Email>): Promise<void> {
@@ -126,6 +141,17 @@ async function consume(queue: SimpleQueue<Email>): Promise<void> {
   const jobs: JobsOptions = { signal: AbortSignal.abort() };
   for await (const one of queue.jobs(jobs)) same<typeof one, Job<Email>>();
   same<ReturnType<typeof queue.reclaimExpiredLeases>, Promise<number>>();
+}
+
+async function clear(queue: SimpleQueue<Email>): Promise<void> {
+  const filter: FailedFilter = { reason: "rejected", category: "none" };
+  same<ReturnType<typeof queue.retryFailed>, Promise<number>>();
+  if ((await queue.retryFailed(filter)) + (await queue.purgeFailed(filter)) > 0) throw new Error("There is none");
+  const old: PurgeOptions = { olderThanMs: 86_400_000, includeFailed: true };
+  const purged = await queue.purge(old);
+  same<typeof purged, number>();
+  const removed = await queue.remove(1);
+  same<typeof removed, boolean>();
 }
 
 async function look(queue: SimpleQueue<Email>): Promise<void> {
@@ -193,9 +219,30 @@ async function work(queue: SimpleQueue<Email>): Promise<void> {
   same<(typeof worker)[typeof Symbol.asyncDispose], () => Promise<void>>();
 }
 
+/** Compiles only if a message of that channel has that type. */
+const tells = <N extends keyof ChannelMessages, M>(
+  ..._: Same<ChannelMessages[N], M> extends true ? [] : [N]
+): void => {};
+
+function listen(): void {
+  tells<"localqueue:put", PutMessage>();
+  tells<"localqueue:put:end", PutEndMessage>();
+  tells<"localqueue:claim", ClaimMessage>();
+  tells<"localqueue:handler", HandlerMessage>();
+  tells<"localqueue:handler:end", HandlerEndMessage>();
+  tells<"localqueue:settle", SettleMessage>();
+  tells<"localqueue:lease-lost", LeaseLostMessage>();
+  tells<"localqueue:error", ErrorMessage>();
+  const link = (message: PutMessage): void => {
+    message.context = message.queue;
+  };
+  same<Parameters<typeof link>, [message: PutMessage]>();
+}
+
 function explain(error: unknown): LocalQueueErrorCode | "unknown" {
   if (error instanceof EmptyError) same<typeof error.code, "EMPTY">();
   if (error instanceof FullError) same<typeof error.code, "FULL">();
+  if (error instanceof NotFoundError) same<typeof error.code, "NOT_FOUND">();
   if (error instanceof LeaseExpiredError) same<typeof error.code, "LEASE_EXPIRED">();
   if (error instanceof QueueClosedError) same<typeof error.code, "CLOSED">();
   if (error instanceof PayloadError) same<typeof error.code, "PAYLOAD">();
@@ -237,7 +284,9 @@ async function main(): Promise<void> {
   await produce(queue);
   await consume(queue);
   await work(queue);
+  listen();
   await look(queue);
+  await clear(queue);
   const refused = mistakes(queue, new Worker(queue, () => {})).length;
   const stats: QueueStats = await queue.stats();
   await queue.close();

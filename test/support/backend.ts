@@ -43,6 +43,7 @@ export interface StoredJob {
   readonly failureReason: string | null;
   readonly failureCategory: string | null;
   readonly jobId: string | null;
+  readonly context: string | null;
   readonly createdAt: number;
   readonly updatedAt: number;
 }

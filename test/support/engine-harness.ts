@@ -4,6 +4,7 @@ import { Connection } from "../../dist/storage/sqlite/connection.js";
 import { type Driver, loadDriver, type Row } from "../../dist/storage/sqlite/driver.js";
 import { Engine } from "../../dist/storage/sqlite/engine.js";
 import {
+  type AlterCommand,
   type Answer,
   type ClaimCommand,
   type Command,
@@ -19,6 +20,8 @@ import {
   SIGNAL,
   SIGNALS,
   SLOT,
+  type SweepCommand,
+  type SweepRequest,
   WATCH,
 } from "../../dist/storage/sqlite/protocol.js";
 import type { Delivery, Enqueued, Lease, QueueStats, Settlement } from "../../dist/storage/storage.js";
@@ -77,6 +80,7 @@ interface AnswerFields {
   readonly extended: number;
   readonly reclaimed: number;
   readonly stats: QueueStats;
+  readonly changed: number;
   readonly refused: Refused;
   readonly error: ErrorOnWire;
 }
@@ -222,6 +226,18 @@ export class TestEngine {
     return this.#command((id) => ({ op: "reclaim", ...base(id) }));
   }
 
+  alter(verb: AlterCommand["verb"], job: number, maxPending?: number): Call {
+    return this.#command((id) => ({ op: "alter", ...base(id), maxPending, verb, job }));
+  }
+
+  sweep(sweep: SweepRequest, options: Partial<Pick<SweepCommand, "lockMs" | "maxPending">> = {}): Call {
+    return this.#command((id) => ({ op: "sweep", ...base(id), ...options, sweep }));
+  }
+
+  purge(olderThanMs: number, includeFailed = false): Call {
+    return this.sweep({ kind: "purge", olderThanMs, includeFailed });
+  }
+
   stats(queue: string = QUEUE): Call {
     return this.#command((id) => ({ op: "stats", ...base(id), queue }));
   }
@@ -314,6 +330,7 @@ export class TestConsumer {
         timeoutMs: undefined,
         graceMs: 1000,
         maxAttempts: undefined,
+        retention: undefined,
         ...settings,
         cells,
       },

@@ -23,6 +23,7 @@ const COLUMNS: Readonly<Record<keyof StoredJob, string>> = {
   failureReason: "failure_reason",
   failureCategory: "failure_category",
   jobId: "job_id",
+  context: "trace_context",
   createdAt: "created_at",
   updatedAt: "updated_at",
 };

@@ -354,7 +354,7 @@ export class Client {
     const latest = monotonicNow() + CLOSING_MS;
     for (const request of this.#requests.list()) {
       if (request.command.session !== session || request.batch === undefined) continue;
-      if (request.command.op === "claim") this.#reject(request, refusal("closed", undefined));
+      if (["claim", "sweep"].includes(request.command.op)) this.#reject(request, refusal("closed", undefined));
       request.closesBy = latest;
     }
     if (this.#batches.length > 0) this.#watchPatience();

@@ -1,4 +1,5 @@
 import type { StorageError } from "../../errors.ts";
+import { AlterStep } from "./alter.ts";
 import { type ClaimContext, ClaimStep, QueueClaims, shareOf } from "./claims.ts";
 import { ClockWatch } from "./clock-watch.ts";
 import { BUSY_SLICE_MS, type Connection } from "./connection.ts";
@@ -17,6 +18,7 @@ import {
   SIGNAL,
   SLOT,
   type StatsCommand,
+  type SweepCommand,
   type ToEngine,
 } from "./protocol.ts";
 import { lockedOut } from "./refusals.ts";
@@ -31,6 +33,7 @@ import {
   SettleStep,
   TakeBackStep,
 } from "./steps.ts";
+import { Sweeps } from "./sweeps.ts";
 import { Transitions } from "./transitions.ts";
 
 /** A client that has not been heard of for this long is given no work, and work that it did not start is taken back. */
@@ -67,6 +70,7 @@ export class Engine {
   readonly #leases: Leases;
   readonly #clockWatch: ClockWatch;
   readonly #neighbours: Neighbours;
+  readonly #sweeps: Sweeps;
   readonly #signals: Int32Array;
   readonly #gauges: Gauges;
   readonly #clock: () => number;
@@ -97,6 +101,15 @@ export class Engine {
     this.#leases = new Leases(monotonic, (news) => this.#outbox.tell(news));
     this.#clockWatch = new ClockWatch(connection, clock);
     this.#neighbours = new Neighbours(signals, () => this.#outbox.askForWatch());
+    this.#sweeps = new Sweeps({
+      connection,
+      outbox: this.#outbox,
+      neighbours: this.#neighbours,
+      clock,
+      monotonic,
+      consumers: this.#consumers,
+      replayed: () => this.#checkAll(),
+    });
   }
 
   receive(message: Exclude<ToEngine, { kind: "shutdown" }>): void {
@@ -113,6 +126,7 @@ export class Engine {
         this.#consumers.set(id, consumer);
         for (const lease of held) this.#leases.add(lease, consumer, lease.slot, this.#monotonic());
         if (held.length > 0) this.#leases.renewAllAt(this.#monotonic());
+        this.#sweeps.consumerCame();
         break;
       }
       case "dismiss":
@@ -134,6 +148,7 @@ export class Engine {
     for (const command of commands) {
       if (command.op === "stats") this.#stats.push({ command, lockEndsAt: now + command.lockMs });
       else if (command.op === "claim") this.#await(command, now);
+      else if (command.op === "sweep") this.#sweeps.add(command);
       else steps.push(this.#stepOf(command, now));
     }
     this.#pending.addBatch(steps);
@@ -164,6 +179,7 @@ export class Engine {
       if (asked.command.session === session) asked.lockEndsAt = Math.min(asked.lockEndsAt, latest);
     }
     this.#withdraw((command) => command.session === session, "closed");
+    this.#sweeps.closeSession(session);
   }
 
   #withdraw(which: (command: ClaimCommand) => boolean, refused: "aborted" | "closed"): void {
@@ -235,6 +251,8 @@ export class Engine {
     steps.push(...this.#roomSteps(taken, steps.length > 0));
     if (!stalled) steps.push(...this.#claimSteps(taken, steps.length > 0));
     if (repair !== undefined) steps.push(repair);
+    const sweep = this.#sweeps.nextStep(now, steps.length > 0);
+    if (sweep !== undefined) steps.push(sweep);
     if (steps.length === 0) return;
     const slice = Math.max(0, Math.min(BUSY_SLICE_MS, ...taken.map(({ step }) => step.lockEndsAt - now)));
     const startedAt = performance.now();
@@ -247,13 +265,14 @@ export class Engine {
     else this.#keepLocked(own, taken, new Set(locked), now);
     if (this.#room.hasWaiters) this.#room.batchEnded(new Set(locked), now);
     if (locked.length > 0) {
+      if (sweep !== undefined && locked.includes(sweep)) this.#sweeps.locked(now, this.#monotonic());
       if (tookMs < slice / 2) this.#pauseUntil = this.#monotonic() + LOCK_RETRY_MS;
-    } else {
+    } else if (sweep === undefined || steps.length > 1) {
       this.#pauseUntil = this.#monotonic() + this.#neighbours.gapMs(now, this.#connection.heldMs);
     }
   }
 
-  #stepOf(command: Exclude<Command, ClaimCommand | StatsCommand>, now: number): CommandStep {
+  #stepOf(command: Exclude<Command, ClaimCommand | StatsCommand | SweepCommand>, now: number): CommandStep {
     const lockEndsAt = now + command.lockMs;
     switch (command.op) {
       case "put":
@@ -265,6 +284,8 @@ export class Engine {
         return new ExtendStep(command, lockEndsAt, this.#outbox, (receipt, ms) => this.#leases.extended(receipt, ms));
       case "reclaim":
         return new ReclaimStep(command, lockEndsAt, this.#outbox);
+      case "alter":
+        return new AlterStep(command, lockEndsAt, this.#outbox, () => this.#checkAll());
     }
   }
 
@@ -384,6 +405,7 @@ export class Engine {
 
   #failEverything(error: StorageError): void {
     this.#pending.failAll(error);
+    this.#sweeps.failAll(error);
     this.#room.failAll(error);
     for (const { waiters } of this.#claims.values()) {
       for (const { command } of waiters.splice(0)) this.#outbox.fail(command.id, error);
@@ -415,6 +437,7 @@ export class Engine {
       if (stalled || !this.#hasWaiters()) ms = Math.min(ms, this.#neighbours.pollMs(now));
     }
     if (toDo) ms = Math.min(ms, this.#pauseUntil - now);
+    ms = Math.min(ms, Math.max(this.#sweeps.nextAt, this.#pauseUntil) - now);
     if (this.#leases.size > 0) ms = Math.min(ms, this.#leases.nextAt - now, POLL_MS);
     return Math.max(0, ms);
   }

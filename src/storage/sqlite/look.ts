@@ -1,8 +1,8 @@
-import { FAILURE_REASONS, STATES } from "../../state.ts";
+import { STATES } from "../../state.ts";
 import type { FailedRecord, FailedRequest, JobKey, JobRecord, ListRequest } from "../storage.ts";
 import type { Row } from "./driver.ts";
 import type { SideTask } from "./side-context.ts";
-import { safe } from "./statements.ts";
+import { REASON, safe } from "./statements.ts";
 
 /** Looks at jobs without claiming them. Each statement names its index, as those of the hot path do. */
 
@@ -16,9 +16,6 @@ const pageOf = (index: string, which: string): string => `SELECT id FROM (SELECT
 
 const inIdOrder = (ids: string): string =>
   `SELECT ${JOB} FROM messages NOT INDEXED WHERE id IN (${ids}) ORDER BY id LIMIT :limit`;
-
-const REASON = `CASE WHEN failure_reason IN (${FAILURE_REASONS.map((reason) => `'${reason}'`).join(", ")})
-  THEN failure_reason ELSE 'legacy_unknown' END`;
 
 export type LookName =
   | "findById"

@@ -27,12 +27,17 @@ export class Neighbours {
     this.#rearmAt = 0;
   }
 
+  /** Whether they have written just now. */
+  active(now: number): boolean {
+    return now - this.#seenAt < CONTENDED_MS;
+  }
+
   /**
    * How long to leave the lock free after it was held for `heldMs`. Whoever waits for it polls for it: without a gap a
    * busy engine would starve the others.
    */
   gapMs(now: number, heldMs: number): number {
-    if (now - this.#seenAt >= CONTENDED_MS || heldMs < 1) return 0;
+    if (!this.active(now) || heldMs < 1) return 0;
     return heldMs / 2 + (Math.random() * heldMs) / 2;
   }
 

@@ -2,7 +2,17 @@ import type { StorageErrorCode, StorageOutcome } from "../../errors.ts";
 import type { JobState } from "../../state.ts";
 import { monotonicNow, timeOrigin } from "../../timers.ts";
 import type { WarningCode } from "../../warning.ts";
-import type { ConsumerSettings, Delivery, Enqueued, Lease, QueueStats, Settlement } from "../storage.ts";
+import type {
+  ConsumerSettings,
+  Delivery,
+  Enqueued,
+  FailedFilter,
+  Lease,
+  PurgeRequest,
+  QueueStats,
+  Retention,
+  Settlement,
+} from "../storage.ts";
 
 /**
  * What the client and the engine thread say to each other. Durations cross, never points in time. How it is packed on
@@ -111,6 +121,8 @@ export interface NewJob {
   readonly jobId: string | null;
   readonly delayMs: number;
   readonly maxAttempts: number;
+  /** The trace that the job belongs to, see `Entry`. */
+  readonly context?: string | undefined;
 }
 
 export interface ClaimCommand extends CommandBase {
@@ -144,11 +156,37 @@ export interface StatsCommand extends CommandBase {
   readonly op: "stats";
 }
 
-export type Command = PutCommand | ClaimCommand | SettleCommand | ExtendCommand | ReclaimCommand | StatsCommand;
+/** One job by its id: a waiting one is deleted, a dead letter replayed or deleted. */
+export interface AlterCommand extends CommandBase {
+  readonly op: "alter";
+  readonly verb: "remove" | "replay" | "discard";
+  readonly job: number;
+}
+
+/** All jobs of a kind, in slices. */
+export interface SweepCommand extends CommandBase {
+  readonly op: "sweep";
+  readonly sweep: SweepRequest;
+}
+
+export type SweepRequest =
+  | ({ readonly kind: "purge" } & PurgeRequest)
+  | ({ readonly kind: "purgeFailed" | "retryFailed" } & FailedFilter);
+
+export type Command =
+  | PutCommand
+  | ClaimCommand
+  | SettleCommand
+  | ExtendCommand
+  | ReclaimCommand
+  | AlterCommand
+  | SweepCommand
+  | StatsCommand;
 
 export interface ConsumerOnWire extends ConsumerSettings {
   readonly queue: string;
   readonly fsync: boolean;
+  readonly retention: Retention | undefined;
   /** One cell per slot: `SLOT`, or the `cellTime` at which the handler was started. */
   readonly cells: SharedArrayBuffer;
 }
@@ -178,11 +216,12 @@ export type Answer =
   | { readonly id: number; readonly settled: JobState }
   | { readonly id: number; readonly extended: number }
   | { readonly id: number; readonly reclaimed: number }
+  | { readonly id: number; readonly changed: number }
   | { readonly id: number; readonly stats: QueueStats }
   | { readonly id: number; readonly refused: Refused }
   | { readonly id: number; readonly error: ErrorOnWire };
 
-export type Refused = "lost" | "aborted" | "closed" | "full" | "oversized";
+export type Refused = "lost" | "aborted" | "closed" | "full" | "oversized" | "missing";
 
 /** The form of answer with the field `Form`. */
 export type AnswerOf<Form extends string> = Extract<Answer, { readonly [F in Form]: unknown }>;

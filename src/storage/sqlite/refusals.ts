@@ -1,4 +1,11 @@
-import { FullError, LeaseExpiredError, PayloadError, QueueClosedError, StorageError } from "../../errors.ts";
+import {
+  FullError,
+  LeaseExpiredError,
+  NotFoundError,
+  PayloadError,
+  QueueClosedError,
+  StorageError,
+} from "../../errors.ts";
 import type { ErrorOnWire, Refused } from "./protocol.ts";
 
 /** Why the engine did not do what was asked. */
@@ -16,6 +23,8 @@ export function refusal(refused: Refused, signal: AbortSignal | undefined): unkn
       return new FullError("The queue is full: it holds `maxPendingJobs` jobs. Nothing was added; try again later.");
     case "oversized":
       return new FullError("More jobs than `maxPendingJobs` at once never fit. Nothing was added; put them in parts.");
+    case "missing":
+      return new NotFoundError("The queue has no dead letter with this id. Nothing was changed.");
   }
 }
 

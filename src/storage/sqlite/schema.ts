@@ -3,7 +3,7 @@ import type { Database } from "./driver.ts";
 
 /**
  * The file's layout. The first part is shared with the Python package, table for table and column for column; what we
- * add (a defaulted column, partial indexes, a table of counts, triggers) goes unnoticed there.
+ * add (columns with defaults, partial indexes, a table of counts, triggers) goes unnoticed there.
  */
 const MESSAGES = `CREATE TABLE IF NOT EXISTS messages (
     id INTEGER PRIMARY KEY AUTOINCREMENT, queue TEXT NOT NULL, payload BLOB NOT NULL,
@@ -14,13 +14,14 @@ const MESSAGES = `CREATE TABLE IF NOT EXISTS messages (
     created_at INTEGER NOT NULL, updated_at INTEGER NOT NULL
 )`;
 
-/** Columns that older files lack, in the order in which the Python package appends them; the last one is ours. */
+/** Columns that older files lack, in the order in which the Python package appends them; the last two are ours. */
 const ADDED_COLUMNS = {
   failure_reason: "TEXT",
   failure_category: "TEXT",
   dedup_key: "TEXT",
   dedup_fingerprint: "TEXT",
   releases: "INTEGER NOT NULL DEFAULT 0",
+  trace_context: "TEXT",
 } as const;
 
 const EVENT_TABLES = {
@@ -141,7 +142,8 @@ function missing({ names, columns }: Objects): string[] {
   const absent = (table: { readonly [name: string]: string }): string[] =>
     Object.entries(table).flatMap(([name, sql]) => (names.has(name) ? [] : [sql]));
   if (!names.has("messages")) {
-    return [[MESSAGES, addColumn("releases"), ...absent(MESSAGE_INDEXES), ...absent(EVENT_TABLES), COUNTS].join(";\n")];
+    const ours = ["releases", "trace_context"].map(addColumn);
+    return [[MESSAGES, ...ours, ...absent(MESSAGE_INDEXES), ...absent(EVENT_TABLES), COUNTS].join(";\n")];
   }
   const steps = Object.keys(ADDED_COLUMNS).flatMap((name) => (columns.has(name) ? [] : [addColumn(name)]));
   steps.push(...absent(MESSAGE_INDEXES), ...absent(EVENT_TABLES));

@@ -10,11 +10,14 @@ import type {
   Entry,
   FailedRecord,
   FailedRequest,
+  FailedSelection,
   JobKey,
   JobRecord,
   Lease,
   ListRequest,
+  PurgeRequest,
   QueueStats,
+  Retention,
   Settlement,
   Storage,
   StorageDiagnostics,
@@ -25,10 +28,12 @@ import { Client } from "./client.ts";
 import { readGauges } from "./gauges.ts";
 import { weightOf } from "./outgoing.ts";
 import {
+  type AlterCommand,
   type Answer,
   type AnswerOf,
   CLOSING,
   type ClaimCommand,
+  type ConsumerOnWire,
   cellTime,
   type ExtendCommand,
   type LeaseNews,
@@ -40,6 +45,7 @@ import {
   type SettleCommand,
   SLOT,
   type StatsCommand,
+  type SweepCommand,
 } from "./protocol.ts";
 import type { Demand } from "./request.ts";
 import { longestRunning } from "./running.ts";
@@ -62,6 +68,7 @@ let sessions = 0;
 class SqliteStorage implements Storage {
   readonly #directory: string;
   readonly #origin: Origin;
+  readonly #retention: Retention | undefined;
   readonly #consumers = new Set<SqliteConsumer>();
   readonly #underWay = new Tally();
   /** No put waits for room any more. */
@@ -69,8 +76,12 @@ class SqliteStorage implements Storage {
   #client: Client | undefined;
   #closing: Promise<void> | undefined;
 
-  constructor(directory: string, { queue, fsync = false, text = false, maxPendingJobs: maxPending }: StorageSettings) {
+  constructor(
+    directory: string,
+    { queue, fsync = false, text = false, maxPendingJobs: maxPending, retention }: StorageSettings,
+  ) {
     this.#directory = directory;
+    this.#retention = retention;
     this.#origin = { session: ++sessions, queue, fsync, text, maxPending };
   }
 
@@ -153,6 +164,32 @@ class SqliteStorage implements Storage {
     return this.#request({ command, patienceMs: LOCK_MS, read: reclaimed });
   }
 
+  async remove(id: number): Promise<boolean> {
+    return (await this.#alter("remove", id)) > 0;
+  }
+
+  retryFailed(which: FailedSelection): Promise<number> {
+    return "id" in which ? this.#alter("replay", which.id) : this.#sweep({ kind: "retryFailed", ...which });
+  }
+
+  purgeFailed(which: FailedSelection): Promise<number> {
+    return "id" in which ? this.#alter("discard", which.id) : this.#sweep({ kind: "purgeFailed", ...which });
+  }
+
+  purge({ olderThanMs, includeFailed }: PurgeRequest): Promise<number> {
+    return this.#sweep({ kind: "purge", olderThanMs, includeFailed });
+  }
+
+  #alter(verb: AlterCommand["verb"], job: number): Promise<number> {
+    const command: AlterCommand = { op: "alter", id: 0, ...this.#origin, lockMs: LOCK_MS, verb, job };
+    return this.#request({ command, patienceMs: LOCK_MS, read: changed });
+  }
+
+  #sweep(sweep: SweepCommand["sweep"]): Promise<number> {
+    const command: SweepCommand = { op: "sweep", id: 0, ...this.#origin, lockMs: LOCK_MS, sweep };
+    return this.#request({ command, patienceMs: LOCK_MS, read: changed });
+  }
+
   stats(): Promise<QueueStats> {
     const command: StatsCommand = { op: "stats", id: 0, ...this.#origin, lockMs: LOCK_MS };
     return this.#request({ command, patienceMs: LOCK_MS, read: stats });
@@ -199,7 +236,7 @@ class SqliteStorage implements Storage {
   consume(settings: ConsumerSettings, listener: ConsumerListener): Consumer {
     const { queue, fsync } = this.#origin;
     const cells = new SharedArrayBuffer(settings.slots * 4);
-    const onWire = { ...settings, queue, fsync, cells };
+    const onWire = { ...settings, queue, fsync, retention: this.#retention, cells };
     const consumer = new SqliteConsumer(this, onWire, listener, this.#open(), () => this.#consumers.delete(consumer));
     this.#consumers.add(consumer);
     return consumer;
@@ -247,12 +284,13 @@ const claimed = (answer: AnswerOf<"claimed">): Delivery[] => answer.claimed;
 const settled = (answer: AnswerOf<"settled">): JobState => answer.settled;
 const extended = (answer: AnswerOf<"extended">): number => answer.extended;
 const reclaimed = (answer: AnswerOf<"reclaimed">): number => answer.reclaimed;
+const changed = (answer: AnswerOf<"changed">): number => answer.changed;
 const stats = (answer: AnswerOf<"stats">): QueueStats => answer.stats;
 
 /** The job as it will be stored, whatever the caller does to its buffer after the call. */
-function ownJob({ payload, jobId, delayMs, maxAttempts }: Entry): NewJob {
+function ownJob({ payload, jobId, delayMs, maxAttempts, context }: Entry): NewJob {
   const own = typeof payload === "string" ? payload : Uint8Array.prototype.slice.call(payload);
-  return { payload: own, jobId: jobId ?? null, delayMs, maxAttempts };
+  return { payload: own, jobId: jobId ?? null, delayMs, maxAttempts, context };
 }
 
 /** Calls `forget` when the settlement, or its refusal, shows that the delivery is over. */
@@ -280,7 +318,7 @@ class SqliteConsumer implements Consumer {
 
   constructor(
     storage: SqliteStorage,
-    settings: ConsumerSettings & { queue: string; fsync: boolean; cells: SharedArrayBuffer },
+    settings: ConsumerOnWire,
     listener: ConsumerListener,
     client: Client,
     onClose: () => void,

@@ -1,4 +1,4 @@
-import { MAX_RELEASES } from "../../state.ts";
+import { FAILURE_REASONS, MAX_RELEASES } from "../../state.ts";
 import type { Database, Statement } from "./driver.ts";
 
 /**
@@ -21,6 +21,16 @@ export const SLICE = 100;
 const DUE = "queue = :queue AND status = 0 AND available_at > updated_at";
 const READY = "queue = :queue AND status = 0 AND available_at <= updated_at";
 
+/** Rows to which executions of the Python package refer: nothing deletes them. */
+const UNTRACKED = "NOT EXISTS (SELECT 1 FROM event_bus_execution_deliveries WHERE message_id = messages.id)";
+
+/** Why a job is a dead letter, as far as it is known. */
+export const REASON: string = `CASE WHEN failure_reason IN (${FAILURE_REASONS.map((reason) => `'${reason}'`).join(", ")})
+  THEN failure_reason ELSE 'legacy_unknown' END`;
+const OF_CAUSE = `(:reason IS NULL OR ${REASON} = :reason)
+      AND (:category IS NULL OR failure_category = :category)`;
+const FAILED_STRETCH = "queue = :queue AND status = 3 AND id > :after AND id <= :last";
+
 export type StatementName =
   | "put"
   | "findByJobId"
@@ -37,6 +47,20 @@ export type StatementName =
   | "extend"
   | "renew"
   | "markOverdue"
+  | "remove"
+  | "discard"
+  | "isFailed"
+  | "exists"
+  | "replay"
+  | "reopenExecutions"
+  | "lastOfAll"
+  | "lastFailed"
+  | "stretchOfAll"
+  | "stretchOfFailed"
+  | "purgeAcked"
+  | "purgeFailed"
+  | "failedIn"
+  | "createdAt"
   | "stats"
   | "count"
   | "mark"
@@ -55,8 +79,10 @@ export type StatementName =
   | "schemaVersion";
 
 export const SQL: Readonly<Record<StatementName, string>> = {
-  put: `INSERT INTO messages (queue, payload, status, attempts, max_attempts, available_at, job_id, created_at, updated_at)
-    VALUES (:queue, CAST(:payload AS BLOB), 0, 0, :maxAttempts, :now + :delayMs, :jobId, :now, :now) ON CONFLICT DO NOTHING`,
+  put: `INSERT INTO messages (queue, payload, status, attempts, max_attempts, available_at, job_id, trace_context,
+      created_at, updated_at)
+    VALUES (:queue, CAST(:payload AS BLOB), 0, 0, :maxAttempts, :now + :delayMs, :jobId, :context,
+      :now, :now) ON CONFLICT DO NOTHING`,
 
   findByJobId: `SELECT id FROM messages INDEXED BY idx_messages_job_id WHERE queue = :queue AND job_id = :jobId`,
 
@@ -98,7 +124,8 @@ export const SQL: Readonly<Record<StatementName, string>> = {
       SELECT id FROM messages INDEXED BY localqueue_ready WHERE ${READY} ORDER BY id LIMIT 1)
     RETURNING id, CASE WHEN :text AND length(payload) < ${TEXT_BYTES} AND instr(payload, x'00') = 0
         THEN CAST(payload AS TEXT) ELSE CAST(payload AS BLOB) END AS payload,
-      ${safe("attempts")} AS attempts, job_id, ${safe("created_at")} AS created_at`,
+      ${safe("attempts")} AS attempts, job_id, ${safe("created_at")} AS created_at,
+      trace_context`,
 
   /** For a payload that proved not to be text. */
   payload: "SELECT CAST(payload AS BLOB) AS payload FROM messages WHERE id = :id",
@@ -132,6 +159,39 @@ export const SQL: Readonly<Record<StatementName, string>> = {
   /** What the job's last expiry will be blamed on, when a handler overran its time and never came back. */
   markOverdue: `UPDATE messages SET failure_reason = 'handler_timeout'
     WHERE id = :id AND queue = :queue AND status = 1 AND receipt = :receipt`,
+
+  remove: `DELETE FROM messages WHERE id = :id AND queue = :queue AND status = 0 AND ${UNTRACKED}`,
+  discard: `DELETE FROM messages WHERE id = :id AND queue = :queue AND status = 3 AND ${UNTRACKED}`,
+  isFailed: `SELECT 1 AS yes FROM messages WHERE id = :id AND queue = :queue AND status = 3`,
+  exists: `SELECT 1 AS yes FROM messages WHERE id = :id`,
+
+  /** A dead letter gets a fresh budget. */
+  replay: `UPDATE messages SET status = 0, attempts = 0, releases = 0, available_at = :now, receipt = NULL,
+      lease_until = NULL, last_error = NULL, failure_reason = NULL, failure_category = NULL, updated_at = :now
+    WHERE id = :id AND queue = :queue AND status = 3`,
+  /** An execution of the Python package that contains a replayed job is not complete any more. */
+  reopenExecutions: `UPDATE event_bus_execution_runtime SET completed_at = NULL WHERE execution_id IN (
+      SELECT execution_id FROM event_bus_execution_deliveries WHERE message_id = :id)`,
+
+  /**
+   * Walks along rows go in stretches: where one of so many rows ends, and how large its payloads are, which is read
+   * off the rows' heads. The columns that are behind a large payload are dear to look at.
+   */
+  lastOfAll: `SELECT max(id) AS last FROM messages NOT INDEXED WHERE id > :after`,
+  lastFailed: `SELECT max(id) AS last FROM messages INDEXED BY localqueue_failed
+    WHERE queue = :queue AND status = 3 AND id > :after`,
+  stretchOfAll: `SELECT max(id) AS last, total(bytes) AS bytes FROM (
+    SELECT id, octet_length(payload) AS bytes FROM messages NOT INDEXED WHERE id > :after AND id <= :end
+    ORDER BY id LIMIT :rows)`,
+  stretchOfFailed: `SELECT max(id) AS last, total(bytes) AS bytes FROM (
+    SELECT id, octet_length(payload) AS bytes FROM messages INDEXED BY localqueue_failed
+    WHERE queue = :queue AND status = 3 AND id > :after AND id <= :end ORDER BY id LIMIT :rows)`,
+  purgeAcked: `DELETE FROM messages NOT INDEXED WHERE id > :after AND id <= :last AND queue = :queue AND status = 2
+    AND updated_at < :before AND ${UNTRACKED}`,
+  purgeFailed: `DELETE FROM messages INDEXED BY localqueue_failed WHERE ${FAILED_STRETCH}
+    AND (:before IS NULL OR updated_at < :before) AND ${OF_CAUSE} AND ${UNTRACKED}`,
+  failedIn: `SELECT id FROM messages INDEXED BY localqueue_failed WHERE ${FAILED_STRETCH} AND ${OF_CAUSE} ORDER BY id`,
+  createdAt: `SELECT ${safe("created_at")} AS created FROM messages WHERE id = :id`,
 
   stats: `SELECT ready, processing, acked, failed FROM localqueue_counts WHERE queue = :queue`,
 

@@ -1,6 +1,6 @@
 import { randomUUID } from "node:crypto";
 import { type JobState, STATES } from "../../state.ts";
-import type { Delivery, Enqueued, Lease, QueueStats, Settlement } from "../storage.ts";
+import type { Delivery, Enqueued, FailedFilter, Lease, QueueStats, Settlement } from "../storage.ts";
 import type { Connection } from "./connection.ts";
 import type { Row } from "./driver.ts";
 import { Load, loadOf } from "./load.ts";
@@ -16,6 +16,17 @@ export interface Outlook {
 /** The sign for what is not UTF-8, and a byte order mark at the beginning, which a decoder would take off. */
 const UNFAITHFUL = /\uFFFD|^\uFEFF/;
 
+/** Rows with an id after the one, up to the other. */
+export interface Stretch {
+  readonly after: number;
+  readonly last: number;
+}
+
+interface FailedCriteria extends FailedFilter {
+  /** Only those that were last changed before then. */
+  readonly before?: number | undefined;
+}
+
 type Counter = Record<JobState, number>;
 
 /**
@@ -27,7 +38,7 @@ export class Transitions {
   readonly #clock: () => number;
   /** By queue: until when, for all we know, no delayed job is due and no lease ends. */
   readonly #quietUntil = new Map<string, number>();
-  readonly #moves: { queue: string; from: JobState | undefined; to: JobState; jobs: number }[] = [];
+  readonly #moves: { queue: string; from: JobState | undefined; to: JobState | undefined; jobs: number }[] = [];
   readonly #load = new Load();
 
   constructor(connection: Connection, clock: () => number) {
@@ -44,9 +55,17 @@ export class Transitions {
   }
 
   put(queue: string, job: NewJob, now: number): Enqueued {
-    const { payload, jobId, delayMs, maxAttempts } = job;
+    const { payload, jobId, delayMs, maxAttempts, context = null } = job;
     if (delayMs > 0) this.#stirsAt(queue, now + delayMs);
-    const { changes, lastInsertRowid } = this.#sql.put.run({ queue, payload, maxAttempts, delayMs, jobId, now });
+    const { changes, lastInsertRowid } = this.#sql.put.run({
+      queue,
+      payload,
+      maxAttempts,
+      delayMs,
+      jobId,
+      context,
+      now,
+    });
     if (changes > 0) {
       this.#moved(queue, undefined, "ready", 1);
       return { id: lastInsertRowid, inserted: true };
@@ -134,6 +153,7 @@ export class Transitions {
       jobId: (row["job_id"] as string | null) ?? undefined,
       enqueuedAt: row["created_at"] as number,
       leaseUntil: now + leaseMs,
+      context: (row["trace_context"] as string | null) ?? undefined,
     };
   }
 
@@ -194,6 +214,80 @@ export class Transitions {
     this.#sql.markOverdue.run({ id, queue, receipt });
   }
 
+  /** Deletes a job that waits to be delivered; returns whether there was one. */
+  remove(queue: string, id: number): boolean {
+    const { changes } = this.#sql.remove.run({ queue, id });
+    this.#moved(queue, "ready", undefined, changes);
+    return changes > 0;
+  }
+
+  /** Deletes a dead letter; returns whether there was one. */
+  discard(queue: string, id: number): boolean {
+    const { changes } = this.#sql.discard.run({ queue, id });
+    this.#moved(queue, "failed", undefined, changes);
+    return changes > 0;
+  }
+
+  isFailed(queue: string, id: number): boolean {
+    return this.#sql.isFailed.get({ queue, id }) !== undefined;
+  }
+
+  exists(id: number): boolean {
+    return this.#sql.exists.get({ id }) !== undefined;
+  }
+
+  /** Makes a dead letter ready, with a fresh budget; returns whether there was one. */
+  replay(queue: string, id: number, now: number): boolean {
+    if (this.#sql.replay.run({ queue, id, now }).changes === 0) return false;
+    this.#sql.reopenExecutions.run({ id });
+    this.#moved(queue, "failed", "ready", 1);
+    return true;
+  }
+
+  /** The highest id, of all rows or of a queue's dead letters; 0 = there are none. */
+  lastId(failedOf?: string): number {
+    const row =
+      failedOf === undefined
+        ? this.#sql.lastOfAll.get({ after: 0 })
+        : this.#sql.lastFailed.get({ queue: failedOf, after: 0 });
+    return (row?.["last"] as number | null) ?? 0;
+  }
+
+  /** The end of a stretch of so many rows, all or a queue's dead letters; `undefined` = there are none left. */
+  stretch(after: number, end: number, rows: number, failedOf?: string): { last: number; bytes: number } | undefined {
+    const row =
+      failedOf === undefined
+        ? this.#sql.stretchOfAll.get({ after, end, rows })
+        : this.#sql.stretchOfFailed.get({ queue: failedOf, after, end, rows });
+    const last = row?.["last"] as number | null;
+    return last === null ? undefined : { last, bytes: row?.["bytes"] as number };
+  }
+
+  /** Deletes the acknowledged jobs of a stretch that were last changed before then; returns their number. */
+  purgeAcked(queue: string, { after, last }: Stretch, before: number): number {
+    const { changes } = this.#sql.purgeAcked.run({ queue, after, last, before });
+    this.#moved(queue, "acked", undefined, changes);
+    return changes;
+  }
+
+  /** Deletes the dead letters of a stretch that are of the cause and old enough; returns their number. */
+  purgeFailed(queue: string, { after, last }: Stretch, { reason, category, before }: FailedCriteria): number {
+    const criteria = { reason: reason ?? null, category: category ?? null, before: before ?? null };
+    const { changes } = this.#sql.purgeFailed.run({ queue, after, last, ...criteria });
+    this.#moved(queue, "failed", undefined, changes);
+    return changes;
+  }
+
+  /** The dead letters of a stretch that are of the cause. */
+  failedIn(queue: string, { after, last }: Stretch, { reason, category }: FailedFilter): number[] {
+    const cause = { reason: reason ?? null, category: category ?? null };
+    return this.#sql.failedIn.all({ queue, after, last, ...cause }).map(({ id }) => id as number);
+  }
+
+  createdAt(id: number): number {
+    return (this.#sql.createdAt.get({ id })?.["created"] as number | undefined) ?? 0;
+  }
+
   stats(queue: string): QueueStats {
     const row = this.#sql.stats.get({ queue });
     const count = (name: JobState): number => Number(row?.[name] ?? 0);
@@ -240,7 +334,7 @@ export class Transitions {
         queues.set(queue, counter);
       }
       if (from !== undefined) counter[from] -= jobs;
-      counter[to] += jobs;
+      if (to !== undefined) counter[to] += jobs;
     }
     this.#moves.length = 0;
     this.#load.forget();
@@ -249,7 +343,8 @@ export class Transitions {
     for (const [queue, counter] of queues) this.#sql.count.run({ queue, ...counter, now });
   }
 
-  #moved(queue: string, from: JobState | undefined, to: JobState, jobs: number): void {
+  /** From nothing when a job is added, to nothing when it is deleted. */
+  #moved(queue: string, from: JobState | undefined, to: JobState | undefined, jobs: number): void {
     if (jobs === 0) return;
     this.#moves.push({ queue, from, to, jobs });
     this.#load.moved(queue, loadOf(from, to) * jobs);

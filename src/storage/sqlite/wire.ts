@@ -1,6 +1,6 @@
 import type { JobState } from "../../state.ts";
 import type { Delivery, Settlement } from "../storage.ts";
-import type { Answer, Command, FromEngine, NewJob, Origin, ToEngine } from "./protocol.ts";
+import type { AlterCommand, Answer, Command, FromEngine, NewJob, Origin, SweepRequest, ToEngine } from "./protocol.ts";
 
 /**
  * How commands and answers cross from thread to thread: as tuples. Objects would carry the names of their fields with
@@ -14,7 +14,14 @@ const encoder = new TextEncoder();
 
 type Header<Op extends string> = readonly [op: Op, id: number, origin: Origin, lockMs: number];
 
-type PackedJob = readonly [payload: NewJob["payload"], jobId: string | null, delayMs: number, maxAttempts: number];
+type PackedJob = readonly [
+  payload: NewJob["payload"],
+  jobId: string | null,
+  delayMs: number,
+  maxAttempts: number,
+  /** Left out if there is none: as a rule. */
+  context?: string,
+];
 
 type PackedCommand =
   /** One job, as a rule: without arrays of its own. */
@@ -30,6 +37,8 @@ type PackedCommand =
     ]
   | readonly [...Header<"settle">, job: number, receipt: string, move: Settlement]
   | readonly [...Header<"extend">, job: number, receipt: string, ms: number]
+  | readonly [...Header<"alter">, verb: AlterCommand["verb"], job: number]
+  | readonly [...Header<"sweep">, sweep: SweepRequest]
   | Header<"reclaim">
   | Header<"stats">;
 
@@ -68,16 +77,21 @@ function packCommand(command: Command, origin: Origin, transfer: ArrayBuffer[]):
       return ["settle", id, origin, lockMs, command.lease.id, command.lease.receipt, command.move];
     case "extend":
       return ["extend", id, origin, lockMs, command.lease.id, command.lease.receipt, command.ms];
+    case "alter":
+      return ["alter", id, origin, lockMs, command.verb, command.job];
+    case "sweep":
+      return ["sweep", id, origin, lockMs, command.sweep];
     case "reclaim":
     case "stats":
       return [command.op, id, origin, lockMs];
   }
 }
 
-function packJob({ payload, jobId, delayMs, maxAttempts }: NewJob, transfer: ArrayBuffer[]): PackedJob {
+function packJob({ payload, jobId, delayMs, maxAttempts, context }: NewJob, transfer: ArrayBuffer[]): PackedJob {
   const long = typeof payload === "string" && payload.length >= LARGE_BYTES;
   const packed = long ? encoder.encode(payload) : payload;
-  return [typeof packed === "string" ? packed : packBytes(packed, transfer), jobId, delayMs, maxAttempts];
+  const own = typeof packed === "string" ? packed : packBytes(packed, transfer);
+  return context === undefined ? [own, jobId, delayMs, maxAttempts] : [own, jobId, delayMs, maxAttempts, context];
 }
 
 function packBytes(bytes: Uint8Array, transfer: ArrayBuffer[]): Uint8Array {
@@ -99,8 +113,8 @@ function unpackCommand(packed: PackedCommand): Command {
   const [, id, origin, lockMs] = packed;
   switch (packed[0]) {
     case "put": {
-      const [op, , , , bytes, waitMs, payload, jobId, delayMs, maxAttempts] = packed;
-      return { ...origin, op, id, lockMs, bytes, waitMs, entries: [{ payload, jobId, delayMs, maxAttempts }] };
+      const [op, , , , bytes, waitMs, payload, jobId, delayMs, maxAttempts, context] = packed;
+      return { ...origin, op, id, lockMs, bytes, waitMs, entries: [{ payload, jobId, delayMs, maxAttempts, context }] };
     }
     case "putMany": {
       const [, , , , bytes, waitMs, jobs] = packed;
@@ -118,13 +132,21 @@ function unpackCommand(packed: PackedCommand): Command {
       const [op, , , , job, receipt, ms] = packed;
       return { ...origin, op, id, lockMs, lease: { id: job, receipt }, ms };
     }
+    case "alter": {
+      const [op, , , , verb, job] = packed;
+      return { ...origin, op, id, lockMs, verb, job };
+    }
+    case "sweep": {
+      const [op, , , , sweep] = packed;
+      return { ...origin, op, id, lockMs, sweep };
+    }
     default:
       return { ...origin, op: packed[0], id, lockMs };
   }
 }
 
-function unpackJob([payload, jobId, delayMs, maxAttempts]: PackedJob): NewJob {
-  return { payload, jobId, delayMs, maxAttempts };
+function unpackJob([payload, jobId, delayMs, maxAttempts, context]: PackedJob): NewJob {
+  return { payload, jobId, delayMs, maxAttempts, context };
 }
 
 type PackedDelivery = readonly [
@@ -135,6 +157,7 @@ type PackedDelivery = readonly [
   jobId: string | undefined,
   leaseUntil: number,
   enqueuedAt: number,
+  context?: string,
 ];
 
 type PackedAnswer =
@@ -176,9 +199,10 @@ function packAnswer(answer: Answer, transfer: ArrayBuffer[]): PackedAnswer {
 }
 
 function packDelivery(delivery: Delivery, transfer: ArrayBuffer[]): PackedDelivery {
-  const { id, receipt, payload, attempt, jobId, leaseUntil, enqueuedAt } = delivery;
+  const { id, receipt, payload, attempt, jobId, leaseUntil, enqueuedAt, context } = delivery;
   const packed = typeof payload === "string" ? payload : packBytes(payload, transfer);
-  return [id, receipt, packed, attempt, jobId, leaseUntil, enqueuedAt];
+  if (context === undefined) return [id, receipt, packed, attempt, jobId, leaseUntil, enqueuedAt];
+  return [id, receipt, packed, attempt, jobId, leaseUntil, enqueuedAt, context];
 }
 
 export function unpackFromEngine(message: PackedFromEngine): FromEngine {
@@ -204,6 +228,6 @@ function unpackAnswer(packed: PackedAnswer): Answer {
 }
 
 function unpackDelivery(packed: PackedDelivery): Delivery {
-  const [id, receipt, payload, attempt, jobId, leaseUntil, enqueuedAt] = packed;
-  return { id, receipt, payload, attempt, jobId, leaseUntil, enqueuedAt };
+  const [id, receipt, payload, attempt, jobId, leaseUntil, enqueuedAt, context] = packed;
+  return { id, receipt, payload, attempt, jobId, leaseUntil, enqueuedAt, context };
 }

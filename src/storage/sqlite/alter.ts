@@ -1,0 +1,54 @@
+import type { Outbox } from "./outbox.ts";
+import type { AlterCommand } from "./protocol.ts";
+import { CommandStep } from "./steps.ts";
+import type { Transitions } from "./transitions.ts";
+
+/** Deletes a job that waits, or replays or deletes a dead letter. */
+export class AlterStep extends CommandStep<AlterCommand> {
+  readonly #done: () => void;
+  #changed = false;
+  #refused: "missing" | "full" | undefined;
+  #now = 0;
+
+  /** `done` is told when something was changed. */
+  constructor(command: AlterCommand, lockEndsAt: number, outbox: Outbox, done: () => void) {
+    super(command, lockEndsAt, outbox, command.verb === "replay");
+    this.#done = done;
+  }
+
+  override execute(transitions: Transitions): void {
+    const { queue, verb, job, maxPending } = this.command;
+    const before = this.#changed;
+    this.#now = transitions.now();
+    this.#changed = false;
+    this.#refused = verb === "remove" || transitions.isFailed(queue, job) ? undefined : "missing";
+    if (verb === "remove") this.#changed = transitions.remove(queue, job);
+    else if (this.#refused === undefined) {
+      if (verb === "discard") this.#changed = transitions.discard(queue, job);
+      else if (maxPending === undefined || transitions.hasRoom(queue, maxPending, 1))
+        this.#changed = transitions.replay(queue, job, this.#now);
+      else this.#refused = "full";
+    }
+    // After a COMMIT that failed and happened all the same: it was us.
+    if (before && verb !== "replay" && !transitions.exists(job)) {
+      this.#changed = true;
+      this.#refused = undefined;
+    }
+  }
+
+  override confirmed(transitions: Transitions): boolean | undefined {
+    if (!this.#changed) return undefined;
+    const { queue, verb, job } = this.command;
+    // A row that is gone may have been deleted by somebody else since.
+    if (verb !== "replay") return transitions.exists(job) ? false : undefined;
+    if (transitions.isFailed(queue, job)) return false;
+    return transitions.wasSettled({ id: job, receipt: "" }, this.#now) ? true : undefined;
+  }
+
+  override succeed(): void {
+    const { id } = this.command;
+    if (this.#changed) this.#done();
+    if (this.#refused === undefined) this.outbox.answer({ id, changed: this.#changed ? 1 : 0 });
+    else this.outbox.answer({ id, refused: this.#refused });
+  }
+}
