@@ -1,3 +1,4 @@
+export type { BackupOptions, IntegrityOptions } from "./care-options.ts";
 export {
   EmptyError,
   FullError,
@@ -27,6 +28,14 @@ export {
 } from "./retry.ts";
 export { type JsonSerializer, jsonSerializer, type Serializer } from "./serializer.ts";
 export type { FailureReason } from "./state.ts";
+export type {
+  BackupProgress,
+  BackupReport,
+  IntegrityMode,
+  IntegrityPart,
+  IntegrityProgress,
+  IntegrityReport,
+} from "./storage/care.ts";
 export type { Enqueued, Lease, QueueStats } from "./storage/storage.ts";
 export { Worker } from "./worker.ts";
 export type { ErrorClass, RetryFunction, RunOptions, WorkerOptions } from "./worker-options.ts";

@@ -102,6 +102,15 @@ export const anyText: Check<string> = (value, name) => {
   return value;
 };
 
+export function oneOf<T extends string>(values: readonly T[]): Check<T> {
+  const expected = `one of ${values.map((value) => `"${value}"`).join(", ")}`;
+  return (value, name) => {
+    if (typeof value !== "string") throw wrongType(name, expected, value);
+    if (!values.includes(value as T)) throw outOfRange(name, expected, value);
+    return value as T;
+  };
+}
+
 /** A text that every database can store and index: no NUL, and only whole surrogate pairs. */
 export function text(maxCharacters: number): Check<string> {
   const expected = `a string of 1 to ${maxCharacters} characters without NUL or lone surrogates`;

@@ -1,4 +1,5 @@
 import type { FailureReason, JobState } from "../state.ts";
+import type { BackupReport, BackupRequest, IntegrityCheck, IntegrityReport } from "./care.ts";
 
 /**
  * The seam between the queue and a database: one logical queue, about a dozen verbs. A storage performs transitions
@@ -25,6 +26,12 @@ export interface Storage {
   list(which: ListRequest): Promise<JobRecord[]>;
   /** Dead letters, lowest id first. */
   listFailed(which: FailedRequest): Promise<FailedRecord[]>;
+  /** Looks through everything that is stored; changes nothing. */
+  checkIntegrity(check: IntegrityCheck): Promise<IntegrityReport>;
+  /** Copies everything as it is at one moment, while others write, and verifies the copy. */
+  backup(request: BackupRequest): Promise<BackupReport>;
+  /** Gives space that is not used any more back to the disk; refuses with BUSY while a job is being processed. */
+  vacuum(): Promise<void>;
   /** A consumer whose leases the storage renews, also while this thread's event loop is blocked. */
   consume(settings: ConsumerSettings, listener: ConsumerListener): Consumer;
   /**
