@@ -40,6 +40,9 @@ const ACCESS: Readonly<Record<StatementName, readonly string[]>> = {
   queues: [],
   dataVersion: [],
   schemaVersion: [],
+  pageCount: [],
+  freePages: [],
+  autoVacuum: [],
 };
 
 /** Repairs after the clock was set back: they may walk all that is leased. */

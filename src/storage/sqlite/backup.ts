@@ -121,7 +121,7 @@ async function copy(draft: string, context: SideContext): Promise<number> {
     total = Number(db.prepare("PRAGMA page_count").get()?.["page_count"]);
     await db.copyTo(draft, progress);
   } finally {
-    if (db.inTransaction) db.exec("COMMIT");
+    if (db.inTransaction) db.exec("ROLLBACK");
   }
   context.progress({ phase: "copying", done: total, total });
   return total;

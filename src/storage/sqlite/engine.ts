@@ -19,6 +19,7 @@ import {
   type ToEngine,
 } from "./protocol.ts";
 import { lockedOut } from "./refusals.ts";
+import { Shrinking } from "./shrink.ts";
 import {
   type CommandStep,
   ExtendStep,
@@ -63,6 +64,7 @@ export class Engine {
   readonly #leases: Leases;
   readonly #clockWatch: ClockWatch;
   readonly #neighbours: Neighbours;
+  readonly #shrinking: Shrinking;
   readonly #signals: Int32Array;
   readonly #clock: () => number;
   readonly #monotonic: () => number;
@@ -88,6 +90,7 @@ export class Engine {
     this.#pending = new PendingCommands(() => this.#outbox.batchDone());
     this.#leases = new Leases(monotonic, (news) => this.#outbox.tell(news));
     this.#clockWatch = new ClockWatch(connection, clock);
+    this.#shrinking = new Shrinking(connection);
     this.#neighbours = new Neighbours(signals, () => this.#outbox.askForWatch());
   }
 
@@ -221,6 +224,8 @@ export class Engine {
       this.#checkAll();
       steps.push(repair);
     }
+    if (steps.length === 0) steps.push(...this.#shrinking.steps(now));
+    else this.#shrinking.committed(now);
     if (steps.length === 0) return;
     const slice = Math.max(0, Math.min(BUSY_SLICE_MS, ...taken.map(({ step }) => step.lockEndsAt - now)));
     const startedAt = performance.now();
@@ -295,6 +300,7 @@ export class Engine {
   }
 
   #noticeForeignCommit(): void {
+    this.#shrinking.committed(this.#monotonic());
     this.#neighbours.committed(this.#monotonic());
     this.#checkAll();
   }
@@ -376,6 +382,7 @@ export class Engine {
     }
     if (toDo) ms = Math.min(ms, this.#pauseUntil - now);
     if (this.#leases.size > 0) ms = Math.min(ms, this.#leases.nextAt - now, POLL_MS);
+    ms = Math.min(ms, Math.max(this.#shrinking.nextAt, this.#pauseUntil) - now, this.#connection.shortenAt - now);
     return Math.max(0, ms);
   }
 }

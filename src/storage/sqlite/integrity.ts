@@ -44,7 +44,7 @@ export const checkIntegrity: SideTask<Omit<IntegrityCheck, "onProgress">, Integr
       if (found.length < maxErrors) found.push(...attempt(phase, () => part(db, maxErrors - found.length, mode)));
     }
   } finally {
-    if (db.inTransaction) db.exec("COMMIT");
+    if (db.inTransaction) db.exec("ROLLBACK");
   }
   const ok = found.length === 0;
   const messages = ok ? ["ok"] : found.slice(0, maxErrors);

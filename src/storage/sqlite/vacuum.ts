@@ -34,6 +34,8 @@ export const vacuum: SideTask<undefined, void> = async (_, context) => {
     } finally {
       if (db.inTransaction) db.exec("ROLLBACK");
     }
+    // Older files cannot be shrunk in slices; from now on this one can.
+    await patiently(context, () => db.exec("PRAGMA auto_vacuum = INCREMENTAL"));
     await patiently(context, () => db.exec("VACUUM"));
     shrinkFiles(db);
   } finally {
