@@ -63,8 +63,10 @@ function attempt(phase: string, find: () => string[]): string[] {
 
 /** What SQLite itself finds, in its words. */
 export function findDamage(db: Database, limit: number, mode: IntegrityMode): string[] {
-  const rows = db.prepare(`PRAGMA ${mode === "full" ? "integrity_check" : "quick_check"}(${limit})`).all();
-  return rows.map((row) => String(Object.values(row)[0])).filter((text) => text !== "ok");
+  return attempt("pages", () => {
+    const rows = db.prepare(`PRAGMA ${mode === "full" ? "integrity_check" : "quick_check"}(${limit})`).all();
+    return rows.map((row) => String(Object.values(row)[0])).filter((text) => text !== "ok");
+  });
 }
 
 function findWrongCounts(db: Database, limit: number): string[] {
