@@ -6,7 +6,7 @@ const LOOK_MS = 5000;
 const PAUSE_MS = 20;
 /** A slice is made smaller when it took longer than this, and larger when it took less than half of it. */
 const SLICE_MS = 2;
-const PAGES = { first: 32, most: 512 };
+const PAGES = { least: 8, first: 32, most: 512 };
 
 /** Fewer free pages (16 MiB) than this are not worth the work; new jobs will need them. */
 const WORTHWHILE = 4096;
@@ -57,7 +57,7 @@ export class Shrinking {
       execute: () => connection.giveBack(this.#pages),
       confirmed: () => undefined,
       succeed: () => {
-        if (connection.heldMs > SLICE_MS) this.#pages = Math.max(1, this.#pages >> 1);
+        if (connection.heldMs > SLICE_MS) this.#pages = Math.max(PAGES.least, this.#pages >> 1);
         else if (connection.heldMs < SLICE_MS / 2) this.#pages = Math.min(PAGES.most, this.#pages * 2);
       },
       // Nobody waits for it; it is tried again after a later commit.
