@@ -34,7 +34,8 @@ export class Emitter<Events extends object> {
   }
 }
 
-async function callSafely<Payload>(name: string, listener: Listener<Payload>, payload: Payload): Promise<void> {
+/** Calls a function of the program's, whose failure is no concern of ours, nor to be passed over in silence. */
+export async function callSafely<Payload>(name: string, listener: Listener<Payload>, payload: Payload): Promise<void> {
   try {
     await listener(payload);
   } catch (error) {

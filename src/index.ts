@@ -1,3 +1,4 @@
+export type { BackupOptions, IntegrityOptions } from "./care-options.ts";
 export type {
   ChannelMessages,
   ClaimMessage,
@@ -48,6 +49,14 @@ export {
 } from "./retry.ts";
 export { type JsonSerializer, jsonSerializer, type Serializer } from "./serializer.ts";
 export type { FailureReason, JobState } from "./state.ts";
+export type {
+  BackupProgress,
+  BackupReport,
+  IntegrityMode,
+  IntegrityPart,
+  IntegrityProgress,
+  IntegrityReport,
+} from "./storage/care.ts";
 export type {
   EngineCounts,
   Enqueued,

@@ -1,6 +1,14 @@
 import { unlessAborted, withEither } from "./abort.ts";
+import {
+  type BackupOptions,
+  type IntegrityOptions,
+  readBackupOptions,
+  readDirectory,
+  readIntegrityOptions,
+} from "./care-options.ts";
 import * as channels from "./channels.ts";
 import { type QueueDiagnostics, queueDiagnostics } from "./diagnostics.ts";
+import { callSafely } from "./emitter.ts";
 import { EmptyError, LeaseExpiredError, QueueClosedError } from "./errors.ts";
 import {
   ClaimedJob,
@@ -45,6 +53,7 @@ import {
 } from "./queue-options.ts";
 import { decode, describeDecodeError, encode, encodeAll, jsonSerializer, type Serializer } from "./serializer.ts";
 import type { JobState } from "./state.ts";
+import type { BackupReport, IntegrityReport } from "./storage/care.ts";
 import { openStorage } from "./storage/location.ts";
 import type { Delivery, Enqueued, Lease, QueueStats, Settlement, Storage, Wait } from "./storage/storage.ts";
 import { describeThrown } from "./thrown.ts";
@@ -246,6 +255,34 @@ export class SimpleQueue<T = unknown> {
   /** Ends the leases that have run out and resolves to their number. Claims do this by themselves. */
   async reclaimExpiredLeases(): Promise<number> {
     return this.#storage.reclaim();
+  }
+
+  /**
+   * Looks through the whole file, with all its queues, and changes nothing. What is wrong with it is in the report;
+   * rejects with `StorageError` if it is too damaged to be opened.
+   */
+  async checkIntegrity(options?: IntegrityOptions): Promise<IntegrityReport> {
+    const { onProgress, ...check } = readIntegrityOptions(options);
+    return this.#storage.checkIntegrity({ ...check, onProgress: harmless(onProgress) });
+  }
+
+  /**
+   * Copies the file, with all its queues, as it is at one moment, while anybody may go on writing, and verifies the
+   * copy. `directory` must not exist yet, and its parent must. If this rejects (`StorageError`, `QueueClosedError`),
+   * nothing is left behind.
+   */
+  async backup(directory: string | URL, options?: BackupOptions): Promise<BackupReport> {
+    const destination = readDirectory(directory);
+    const { onProgress } = readBackupOptions(options);
+    return this.#storage.backup({ destination, onProgress: harmless(onProgress) });
+  }
+
+  /**
+   * Writes the file anew without the space that is not used any more. Nobody can write meanwhile: while a job of any
+   * queue in the file is being processed this rejects with `StorageError` BUSY, and changes nothing.
+   */
+  async vacuum(): Promise<void> {
+    return this.#storage.vacuum();
   }
 
   /** How many jobs are in each state; `ready` includes those that wait for their time. */
@@ -451,6 +488,10 @@ function describeIfGiven(lastError: unknown): string | undefined {
 /** What is known of a job that may be no more than an id and a receipt. */
 function known(job: Lease, lease: Lease): Lease | ClaimedJob<unknown> {
   return job instanceof ClaimedJob ? job : lease;
+}
+
+function harmless<P>(listener: ((progress: P) => void) | undefined): ((progress: P) => void) | undefined {
+  return listener && ((progress) => void callSafely("onProgress", listener, progress));
 }
 
 function isPromiseLike<T>(value: T | PromiseLike<T>): value is PromiseLike<T> {

@@ -57,6 +57,9 @@ const ACCESS: Readonly<Record<StatementName, readonly string[]>> = {
   queues: [],
   dataVersion: [],
   schemaVersion: [],
+  pageCount: [],
+  freePages: [],
+  autoVacuum: [],
 };
 
 /** The same for what looks at jobs, beside the engine. */

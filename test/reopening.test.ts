@@ -64,7 +64,7 @@ test("a connection that was opened anew does not take its new write-ahead log fo
       // Other files come between: else the next write-ahead log may be given the inode of the former one.
       for (let n = 0; n < 8; n++) fs.writeFileSync(path.join(directory, `${performance.now()}.${n}`), "");
     };
-    return { exec: db.exec, prepare: db.prepare, close, inTransaction: false };
+    return { exec: db.exec, prepare: db.prepare, copyTo: db.copyTo, close, inTransaction: false };
   };
   const connection = new Connection({ directory, driver: { ...driver, open } });
   const wal = (): number => fs.statSync(`${connection.file}-wal`).ino;

@@ -160,6 +160,8 @@ describe("an engine", () => {
     engine.put("job");
     engine.put("delayed", { delayMs: 300 });
     engine.run();
+    // Some seconds after it has written, it looks whether there is space to give back.
+    engine.elapse(6000);
     expect(engine.step()).toBe(Number.POSITIVE_INFINITY);
   });
 

@@ -1,4 +1,5 @@
 import type { FailureReason, JobState } from "../state.ts";
+import type { BackupReport, BackupRequest, IntegrityCheck, IntegrityReport } from "./care.ts";
 
 /**
  * The seam between the queue and a database: one logical queue, about a dozen verbs. A storage performs transitions
@@ -41,6 +42,12 @@ export interface Storage {
   purgeFailed(which: FailedSelection): Promise<number>;
   /** Deletes the acknowledged jobs that were last changed before then, and the dead letters if so asked. */
   purge(request: PurgeRequest): Promise<number>;
+  /** Looks through everything that is stored; changes nothing. */
+  checkIntegrity(check: IntegrityCheck): Promise<IntegrityReport>;
+  /** Copies everything as it is at one moment, while others write, and verifies the copy. */
+  backup(request: BackupRequest): Promise<BackupReport>;
+  /** Gives space that is not used any more back to the disk; refuses with BUSY while a job is being processed. */
+  vacuum(): Promise<void>;
   /** A consumer whose leases the storage renews, also while this thread's event loop is blocked. */
   consume(settings: ConsumerSettings, listener: ConsumerListener): Consumer;
   /** No put waits for room any more: those that do, and those that would, reject with `QueueClosedError`. */

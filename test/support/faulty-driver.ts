@@ -106,6 +106,7 @@ export class FaultyDriver implements Driver {
       },
       exec: (sql) => strike(sql, {}, () => database.exec(sql)),
       prepare: (sql) => prepare(database.prepare(sql), sql, strike),
+      copyTo: (file, progress) => database.copyTo(file, progress),
       close: () => database.close(),
     };
   }

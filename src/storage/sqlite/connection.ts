@@ -12,9 +12,9 @@ export const BUSY_SLICE_MS = 50;
 const OPEN_DEADLINE_MS = 30_000;
 const PAGE_BYTES = 4096;
 const CHECKPOINT_PAGES = 4000;
-/** A WAL that a long reader lets grow beyond this is made to restart, in short attempts. */
-const RESTART_PAGES = (64 * 1024 * 1024) / PAGE_BYTES;
-const RESTART_INTERVAL_MS = 1000;
+/** A WAL that grew beyond this, because of a long reader, is emptied in short attempts. */
+const LONG_WAL_BYTES = 64 * 1024 * 1024;
+const SHORTEN_INTERVAL_MS = 1000;
 /** How many commits may pass before the WAL's length is looked at, if its file did not grow. */
 const COMMITS_PER_CHECK = 64;
 
@@ -44,7 +44,7 @@ export class Connection {
   #foreignCommit = false;
   /** Only somebody else's commit can have changed the layout. */
   #layoutInDoubt = true;
-  #restartAfter = 0;
+  #shortenAfter = 0;
   /** Whether triggers keep the counts (a Python client writes the file too), or each transaction does. */
   countsAreTriggered = false;
   /** How long the last transaction held the lock, and how much of that its COMMIT took. */
@@ -83,6 +83,7 @@ export class Connection {
       this.#db = db;
       db.exec(`PRAGMA busy_timeout = ${BUSY_SLICE_MS}`);
       this.#patiently(() => assertCompatible(db, this.file));
+      this.#patiently(() => allowShrinking(db));
       this.#patiently(() => switchToWal(db));
       db.exec("PRAGMA synchronous = NORMAL");
       // On macOS, a flush that also empties the drive's own cache; elsewhere every flush does, and this does nothing.
@@ -91,7 +92,7 @@ export class Connection {
       db.exec("PRAGMA trusted_schema = OFF");
       db.exec("PRAGMA cell_size_check = ON");
       db.exec("PRAGMA wal_autocheckpoint = 0");
-      db.exec(`PRAGMA journal_size_limit = ${RESTART_PAGES * PAGE_BYTES}`);
+      db.exec(`PRAGMA journal_size_limit = ${LONG_WAL_BYTES}`);
       assertSetting(db, "synchronous", 1);
       assertSetting(db, "foreign_keys", 1);
       this.#busyMs = BUSY_SLICE_MS;
@@ -199,7 +200,7 @@ export class Connection {
 
   /** The same, after looking; also whether the files are still ours. */
   pollForeignCommit(): boolean {
-    this.#identity.check();
+    this.#walBytes = this.#identity.check();
     this.#lookForForeignCommit();
     return this.takeForeignCommit();
   }
@@ -223,23 +224,50 @@ export class Connection {
 
   /**
    * Moves the WAL into the database between batches, on this very connection: a second one under a steady writer
-   * never lets the WAL restart. A long reader can hold it back; then it is made to restart in short attempts.
+   * never lets the WAL restart. A long reader can hold it back; then the WAL is emptied when that one has ended.
    */
   checkpoint(now: number): void {
+    if (now >= this.shortenAt) {
+      this.#shortenAfter = now + SHORTEN_INTERVAL_MS;
+      this.#walCheckpoint("TRUNCATE");
+      this.#walBytes = this.#identity.check();
+      return;
+    }
     // The file only grows; how much of it is in use is asked for rarely.
     if (this.#walBytes < CHECKPOINT_PAGES * PAGE_BYTES || this.#commitsSinceCheck < COMMITS_PER_CHECK) return;
     this.#commitsSinceCheck = 0;
     const { log } = this.#walCheckpoint("NOOP");
     if (log < this.#checkpointAt) return;
-    const restart = log >= RESTART_PAGES && now >= this.#restartAfter;
-    if (restart) this.#restartAfter = now + RESTART_INTERVAL_MS;
-    const after = this.#walCheckpoint(restart ? "RESTART" : "PASSIVE");
+    const after = this.#walCheckpoint("PASSIVE");
     this.walHeldBack = after.log - after.checkpointed;
     this.#checkpointAt = after.checkpointed < after.log ? after.log + CHECKPOINT_PAGES : CHECKPOINT_PAGES;
   }
 
+  /** When to call `checkpoint` even if nothing is committed: a WAL that is too long must not stay so. */
+  get shortenAt(): number {
+    return this.#walBytes > LONG_WAL_BYTES ? this.#shortenAfter : Number.POSITIVE_INFINITY;
+  }
+
+  /** Moves the WAL into the database, as far as readers allow. */
+  moveLog(): void {
+    this.#walCheckpoint("PASSIVE");
+  }
+
+  /** How many pages the file has, how many of them are free, and whether these can be given back. */
+  pages(): { readonly total: number; readonly free: number; readonly givesBack: boolean } {
+    const read = (name: "pageCount" | "freePages" | "autoVacuum"): number =>
+      Number(Object.values(this.statements[name].get() ?? {})[0]);
+    return { total: read("pageCount"), free: read("freePages"), givesBack: read("autoVacuum") !== 0 };
+  }
+
+  /** Within a transaction: takes so many free pages off the end of the file. */
+  giveBack(pages: number): void {
+    // With a semicolon no driver prepares it: its one step of many would be taken for all.
+    this.#db?.exec(`PRAGMA incremental_vacuum(${pages});`);
+  }
+
   /** Pages in the WAL, and how many of them are in the database. A reader may be in the way, which is no error. */
-  #walCheckpoint(mode: "NOOP" | "PASSIVE" | "RESTART"): { log: number; checkpointed: number } {
+  #walCheckpoint(mode: "NOOP" | "PASSIVE" | "TRUNCATE"): { log: number; checkpointed: number } {
     try {
       const row = (this.#db as Database).prepare(`PRAGMA wal_checkpoint(${mode})`).get();
       return { log: Number(row?.["log"]), checkpointed: Number(row?.["checkpointed"]) };
@@ -265,6 +293,11 @@ export class Connection {
       this.#mark = undefined;
     }
   }
+}
+
+/** Lets the file be shrunk in slices. Possible as long as nothing is in it; later, only `vacuum()` can do it. */
+function allowShrinking(db: Database): void {
+  if (db.prepare("PRAGMA page_count").get()?.["page_count"] === 0) db.exec("PRAGMA auto_vacuum = INCREMENTAL");
 }
 
 /** SQLite does not wait for the exclusive lock that this needs, and somebody else may do it for us. */

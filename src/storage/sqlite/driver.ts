@@ -19,8 +19,15 @@ export interface Database {
   exec(sql: string): void;
   /** Prepares a statement whose parameters are written `:name`. */
   prepare(sql: string): Statement;
+  /**
+   * Copies the whole database, as this connection sees it, into an empty file. `progress` is told how many pages are
+   * done; what it throws ends the copying.
+   */
+  copyTo(file: string, progress: CopyProgress): Promise<void>;
   close(): void;
 }
+
+export type CopyProgress = (done: number, total: number) => void;
 
 type Value = number | string | Uint8Array | null;
 type Parameters = { readonly [name: string]: Value };
@@ -44,6 +51,14 @@ interface NativeDatabase {
   prepare(sql: string): NativeStatement;
   close(): unknown;
 }
+
+interface PagesLeft {
+  readonly totalPages: number;
+  readonly remainingPages: number;
+}
+
+/** Pages that are copied at a time: a few milliseconds. */
+const COPY_PAGES = 1000;
 
 /** The first release without the race in which a WAL reset loses pages, and its back-ports. */
 export function isSafeSqlite(version: string): boolean {
@@ -77,8 +92,9 @@ function adviceOn(cause: unknown): string {
 
 function loadBuiltIn(): Driver | undefined {
   if (process.versions["sqlite"] === undefined) return undefined;
-  const DatabaseSync = loadDatabaseSync();
-  if (DatabaseSync === undefined) return undefined;
+  const library = loadNodeSqlite();
+  if (library === undefined) return undefined;
+  const { DatabaseSync, backup } = library;
   const probe = new DatabaseSync(":memory:");
   const sqliteVersion = versionOf(probe);
   // Early versions cannot tell whether a transaction still stands, which we must know after every error.
@@ -87,33 +103,54 @@ function loadBuiltIn(): Driver | undefined {
   if (!usable) return undefined;
   const open = (path: string): Database => {
     const native = new DatabaseSync(path);
-    return wrap(native, () => native.isTransaction);
+    const copy: Copy = (file, progress) => backup(native, file, { rate: COPY_PAGES, progress });
+    return wrap(native, () => native.isTransaction, copy);
   };
   return { name: "node:sqlite", sqliteVersion, open };
 }
 
-type DatabaseSync = new (path: string) => NativeDatabase & { readonly isTransaction: boolean };
+interface NodeSqlite {
+  readonly DatabaseSync: new (path: string) => NativeDatabase & { readonly isTransaction: boolean };
+  readonly backup: (
+    source: NativeDatabase,
+    file: string,
+    options: { readonly rate: number; readonly progress: (left: PagesLeft) => void },
+  ) => Promise<unknown>;
+}
+
+type Copy = (file: string, progress: (left: PagesLeft) => void) => Promise<unknown>;
 
 /** Node 22.12 has it behind a flag, and any version may have been started without it. */
-function loadDatabaseSync(): DatabaseSync | undefined {
+function loadNodeSqlite(): NodeSqlite | undefined {
   try {
-    return withoutExperimentalWarning(() => require("node:sqlite") as { DatabaseSync: DatabaseSync }).DatabaseSync;
+    return withoutExperimentalWarning(() => require("node:sqlite") as NodeSqlite);
   } catch {
     return undefined;
   }
 }
 
+interface BetterSqlite extends NativeDatabase {
+  readonly inTransaction: boolean;
+  /** `progress` returns how many pages are next. */
+  backup(file: string, options: { readonly progress: (left: PagesLeft) => number }): Promise<unknown>;
+}
+
 function loadPeer(): { driver?: Driver; cause?: unknown } {
   try {
-    const Native = require("better-sqlite3") as new (
-      path: string,
-    ) => NativeDatabase & { readonly inTransaction: boolean };
+    const Native = require("better-sqlite3") as new (path: string) => BetterSqlite;
     const probe = new Native(":memory:");
     const sqliteVersion = versionOf(probe);
     probe.close();
     const open = (path: string): Database => {
       const native = new Native(path);
-      return wrap(native, () => native.inTransaction);
+      const copy: Copy = (file, progress) => {
+        const report = (left: PagesLeft): number => {
+          progress(left);
+          return COPY_PAGES;
+        };
+        return native.backup(file, { progress: report });
+      };
+      return wrap(native, () => native.inTransaction, copy);
     };
     return { driver: { name: "better-sqlite3", sqliteVersion, open } };
   } catch (cause) {
@@ -154,13 +191,16 @@ function execWithCodes(native: NativeDatabase): (sql: string) => void {
   };
 }
 
-function wrap(native: NativeDatabase, inTransaction: () => boolean): Database {
+function wrap(native: NativeDatabase, inTransaction: () => boolean, copy: Copy): Database {
   return {
     get inTransaction() {
       return inTransaction();
     },
     exec: process.versions["deno"] === undefined ? (sql) => void native.exec(sql) : execWithCodes(native),
     prepare: (sql) => prepare(native, sql),
+    copyTo: async (file, progress) => {
+      await copy(file, ({ totalPages, remainingPages }) => progress(totalPages - remainingPages, totalPages));
+    },
     close: () => void native.close(),
   };
 }

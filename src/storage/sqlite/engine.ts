@@ -22,7 +22,11 @@ import {
   type ToEngine,
 } from "./protocol.ts";
 import { lockedOut } from "./refusals.ts";
+
 import { Room } from "./room.ts";
+
+import { Shrinking } from "./shrink.ts";
+
 import {
   type CommandStep,
   ExtendStep,
@@ -71,6 +75,7 @@ export class Engine {
   readonly #clockWatch: ClockWatch;
   readonly #neighbours: Neighbours;
   readonly #sweeps: Sweeps;
+  readonly #shrinking: Shrinking;
   readonly #signals: Int32Array;
   readonly #gauges: Gauges;
   readonly #clock: () => number;
@@ -100,6 +105,7 @@ export class Engine {
     this.#room = new Room({ connection, transitions: this.#transitions, outbox: this.#outbox, monotonic });
     this.#leases = new Leases(monotonic, (news) => this.#outbox.tell(news));
     this.#clockWatch = new ClockWatch(connection, clock);
+    this.#shrinking = new Shrinking(connection);
     this.#neighbours = new Neighbours(signals, () => this.#outbox.askForWatch());
     this.#sweeps = new Sweeps({
       connection,
@@ -253,6 +259,8 @@ export class Engine {
     if (repair !== undefined) steps.push(repair);
     const sweep = this.#sweeps.nextStep(now, steps.length > 0);
     if (sweep !== undefined) steps.push(sweep);
+    if (steps.length === 0) steps.push(...this.#shrinking.steps(now));
+    else this.#shrinking.committed(now);
     if (steps.length === 0) return;
     const slice = Math.max(0, Math.min(BUSY_SLICE_MS, ...taken.map(({ step }) => step.lockEndsAt - now)));
     const startedAt = performance.now();
@@ -346,6 +354,7 @@ export class Engine {
   }
 
   #noticeForeignCommit(): void {
+    this.#shrinking.committed(this.#monotonic());
     this.#neighbours.committed(this.#monotonic());
     this.#checkAll();
   }
@@ -439,6 +448,7 @@ export class Engine {
     if (toDo) ms = Math.min(ms, this.#pauseUntil - now);
     ms = Math.min(ms, Math.max(this.#sweeps.nextAt, this.#pauseUntil) - now);
     if (this.#leases.size > 0) ms = Math.min(ms, this.#leases.nextAt - now, POLL_MS);
+    ms = Math.min(ms, Math.max(this.#shrinking.nextAt, this.#pauseUntil) - now, this.#connection.shortenAt - now);
     return Math.max(0, ms);
   }
 }

@@ -214,6 +214,17 @@ export function isComplete(db: Database): boolean {
   return missing(inspect(db)).length === 0;
 }
 
+/** The names of the tables, columns, indexes and triggers that are missing. */
+export function missingNames(db: Database): string[] {
+  const made = /(?:(?:TABLE|INDEX|TRIGGER) IF NOT EXISTS|ADD COLUMN) (\w+)/g;
+  return missing(inspect(db)).flatMap((step) => Array.from(step.matchAll(made), ([, name]) => name as string));
+}
+
+/** Within a write transaction: counts the jobs of all queues anew. */
+export function recount(db: Database): void {
+  db.exec(RECOUNT);
+}
+
 /** Within a write transaction: whether the layout is as it was left, which a Python client that opens the file changes. */
 export function completeSchema(db: Database): void {
   for (const step of missing(inspect(db))) db.exec(step);

@@ -1,12 +1,16 @@
 import { workerData } from "node:worker_threads";
+import { backup } from "./backup.ts";
 import { diagnose } from "./diagnosis.ts";
+
 import { toStorageError } from "./driver.ts";
+import { checkIntegrity } from "./integrity.ts";
 import { enterSqlite, leaveSqlite, whileWorking } from "./leaving.ts";
 import { find, list, listFailed } from "./look.ts";
 import { errorOnWire } from "./outbox.ts";
 import type { ErrorOnWire } from "./protocol.ts";
 import { SideContext } from "./side-context.ts";
 import type { ThreadData } from "./storage-thread.ts";
+import { vacuum } from "./vacuum.ts";
 
 /**
  * A thread beside the engine, for what only reads or takes long. Unlike the engine it has an event loop, and does one
@@ -17,8 +21,11 @@ export interface SideTasks {
   readonly list: typeof list;
   readonly listFailed: typeof listFailed;
   readonly diagnose: typeof diagnose;
+  readonly checkIntegrity: typeof checkIntegrity;
+  readonly backup: typeof backup;
+  readonly vacuum: typeof vacuum;
 }
-const TASKS: SideTasks = { find, list, listFailed, diagnose };
+const TASKS: SideTasks = { find, list, listFailed, diagnose, checkIntegrity, backup, vacuum };
 
 export type TaskName = keyof SideTasks;
 export type TaskInput<N extends TaskName> = Parameters<SideTasks[N]>[0];

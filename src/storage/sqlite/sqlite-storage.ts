@@ -1,5 +1,7 @@
-import { LeaseExpiredError, QueueClosedError } from "../../errors.ts";
+import path from "node:path";
+import { LeaseExpiredError, QueueClosedError, StorageError } from "../../errors.ts";
 import type { JobState } from "../../state.ts";
+import type { BackupReport, BackupRequest, IntegrityCheck, IntegrityReport } from "../care.ts";
 import type {
   ClaimRequest,
   Consumer,
@@ -73,6 +75,8 @@ class SqliteStorage implements Storage {
   readonly #underWay = new Tally();
   /** No put waits for room any more. */
   #hasty = false;
+  /** Ends long tasks. */
+  readonly #ending = new AbortController();
   #client: Client | undefined;
   #closing: Promise<void> | undefined;
 
@@ -233,6 +237,38 @@ class SqliteStorage implements Storage {
     }
   }
 
+  checkIntegrity({ onProgress, ...check }: IntegrityCheck): Promise<IntegrityReport> {
+    return this.#care("checkIntegrity", check, onProgress);
+  }
+
+  backup({ destination, onProgress }: BackupRequest): Promise<BackupReport> {
+    return this.#care("backup", { destination, directory: path.resolve(destination) }, onProgress);
+  }
+
+  vacuum(): Promise<void> {
+    return this.#care("vacuum", undefined);
+  }
+
+  /** Does what takes long on a thread of its own; closing ends it early. */
+  async #care<N extends TaskName, P = unknown>(
+    name: N,
+    input: TaskInput<N>,
+    onProgress?: (progress: P) => void,
+  ): Promise<TaskResult<N>> {
+    const { side } = this.#open();
+    this.#underWay.begin();
+    try {
+      await this.stats().catch((error: unknown) => {
+        // What cannot be read well enough to be used can be looked at all the same.
+        if (!(error instanceof StorageError && error.code === "CORRUPT" && name === "checkIntegrity")) throw error;
+      });
+      const tell = onProgress && ((progress: unknown): void => onProgress(progress as P));
+      return await side.long(name, input, { signal: this.#ending.signal, onProgress: tell });
+    } finally {
+      this.#underWay.end();
+    }
+  }
+
   consume(settings: ConsumerSettings, listener: ConsumerListener): Consumer {
     const { queue, fsync } = this.#origin;
     const cells = new SharedArrayBuffer(settings.slots * 4);
@@ -259,6 +295,7 @@ class SqliteStorage implements Storage {
     if (client === undefined) return;
     for (const consumer of this.#consumers) consumer.close();
     client.closeSession(this.#origin.session);
+    this.#ending.abort(new QueueClosedError("The queue was closed."));
     await this.#underWay.idle();
     await client.release();
   }

@@ -76,7 +76,10 @@ export type StatementName =
   | "clock"
   | "queues"
   | "dataVersion"
-  | "schemaVersion";
+  | "schemaVersion"
+  | "pageCount"
+  | "freePages"
+  | "autoVacuum";
 
 export const SQL: Readonly<Record<StatementName, string>> = {
   put: `INSERT INTO messages (queue, payload, status, attempts, max_attempts, available_at, job_id, trace_context,
@@ -225,6 +228,9 @@ export const SQL: Readonly<Record<StatementName, string>> = {
 
   dataVersion: "PRAGMA data_version",
   schemaVersion: "PRAGMA schema_version",
+  pageCount: "PRAGMA page_count",
+  freePages: "PRAGMA freelist_count",
+  autoVacuum: "PRAGMA auto_vacuum",
 };
 
 export type Statements = { readonly [N in StatementName]: Statement };
