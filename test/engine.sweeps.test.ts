@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
 import { SQL } from "../dist/storage/sqlite/statements.js";
-import { TestEngine } from "./support/engine-harness.ts";
+import { type Call, TestEngine } from "./support/engine-harness.ts";
 import { FaultyDriver, sqliteError } from "./support/faulty-driver.ts";
 import { openBare, PYTHON_INDEX } from "./support/python-files.ts";
 import { tempDirectory } from "./support/temp.ts";
@@ -41,6 +41,11 @@ function stepUntil(engine: TestEngine, done: () => boolean): number {
   throw new Error("it does not end");
 }
 
+/** Steps until all are answered, however long other writers are given precedence. */
+function settle(engine: TestEngine, ...calls: Call[]): void {
+  stepUntil(engine, () => calls.every(({ answered }) => answered));
+}
+
 describe("a purge", () => {
   test("spares what was finished exactly at the cut-off, and takes what is a millisecond older", () => {
     const engine = new TestEngine({ directory: tempDirectory() });
@@ -51,7 +56,7 @@ describe("a purge", () => {
     expect(strict.answer).toMatchObject({ changed: 0 });
     engine.clock.advance(1);
     const later = engine.purge(1000);
-    stepUntil(engine, () => later.answered);
+    settle(engine, later);
     expect(later.answer).toMatchObject({ changed: 1 });
   });
 
@@ -67,7 +72,7 @@ describe("a purge", () => {
     // When their turn comes these are old enough, but they were not then.
     engine.foreign(`UPDATE messages SET updated_at = ${engine.clock.wall} WHERE id > ${MANY - 10}`);
     engine.clock.advance(2000);
-    stepUntil(engine, () => purge.answered);
+    settle(engine, purge);
     expect(purge.answer).toMatchObject({ changed: MANY - 10 });
     expect(countRows(engine)).toBe(10);
     expectRightCounts(engine);
@@ -93,8 +98,7 @@ describe("a purge", () => {
   test("lets those go first who ask meanwhile", () => {
     const engine = new TestEngine({ directory: tempDirectory() });
     fill(engine, MANY);
-    engine.reclaim();
-    engine.run();
+    settle(engine, engine.reclaim());
     // Other writers are not considered any more.
     engine.clock.advance(2000);
     const purge = engine.purge(1);
@@ -117,9 +121,9 @@ describe("a purge", () => {
     engine.clock.advance(10);
     const long = engine.purge(1);
     const short = engine.sweep({ kind: "purgeFailed" });
-    stepUntil(engine, () => short.answered);
+    settle(engine, short);
     expect(long.answered).toBe(false);
-    stepUntil(engine, () => long.answered);
+    settle(engine, long);
     expect([short.answer, long.answer]).toMatchObject([{ changed: 0 }, { changed: MANY }]);
   });
 
@@ -130,7 +134,7 @@ describe("a purge", () => {
     engine.clock.advance(10);
     driver.log.length = 0;
     const purge = engine.purge(1);
-    stepUntil(engine, () => purge.answered);
+    settle(engine, purge);
     expect(purge.answer).toMatchObject({ changed: 100 });
     expect(driver.count(SQL.purgeAcked)).toBeGreaterThanOrEqual(100);
   });
@@ -143,12 +147,12 @@ describe("a purge", () => {
     other.exec("BEGIN IMMEDIATE");
     const patient = engine.purge(1);
     const impatient = engine.sweep({ kind: "purge", olderThanMs: 1, includeFailed: false }, { lockMs: 10 });
-    stepUntil(engine, () => impatient.answered);
+    settle(engine, impatient);
     expect(impatient.error).toMatchObject({ code: "BUSY", outcome: "failed" });
     expect(patient.answered).toBe(false);
     other.exec("COMMIT");
     other.close();
-    stepUntil(engine, () => patient.answered);
+    settle(engine, patient);
     expect(patient.answer).toMatchObject({ changed: 10 });
   });
 
@@ -174,12 +178,11 @@ describe("a purge", () => {
     const driver = new FaultyDriver();
     const engine = new TestEngine({ directory: tempDirectory(), driver });
     fill(engine, 100);
-    engine.put("kept");
-    engine.run();
+    settle(engine, engine.put("kept"));
     engine.clock.advance(10);
     driver.plant({ at: "COMMIT", error: sqliteError("IOERR_WRITE"), really });
     const purge = engine.purge(1);
-    stepUntil(engine, () => purge.answered);
+    settle(engine, purge);
     expect(purge.error).toBeUndefined();
     expect(engine.stored()).toEqual(["kept"]);
     expectRightCounts(engine);
@@ -192,11 +195,11 @@ describe("a purge", () => {
     engine.clock.advance(10);
     driver.plant({ at: SQL.purgeAcked, error: sqliteError("FULL"), after: 1 });
     const purge = engine.purge(1);
-    stepUntil(engine, () => purge.answered);
+    settle(engine, purge);
     expect(purge.error).toMatchObject({ code: "DISK_FULL" });
     expectRightCounts(engine);
     const again = engine.purge(1);
-    stepUntil(engine, () => again.answered);
+    settle(engine, again);
     expect(countRows(engine)).toBe(0);
     expectRightCounts(engine);
   });
@@ -205,11 +208,10 @@ describe("a purge", () => {
     const engine = new TestEngine({ directory: tempDirectory() });
     engine.foreign(PYTHON_INDEX);
     fill(engine, 50);
-    engine.reclaim();
-    engine.run();
+    settle(engine, engine.reclaim());
     engine.clock.advance(10);
     const purge = engine.purge(1);
-    stepUntil(engine, () => purge.answered);
+    settle(engine, purge);
     expect(purge.answer).toMatchObject({ changed: 50 });
     expectRightCounts(engine);
   });
@@ -235,34 +237,32 @@ describe("a replay of many dead letters", () => {
     engine.step();
     expect(replay.answered).toBe(false);
     fill(engine, 10, { status: 3 });
-    stepUntil(engine, () => replay.answered);
+    settle(engine, replay);
     expect(replay.answer).toMatchObject({ changed: 1000 });
   });
 
   test("stops where the queue is full", () => {
     const engine = new TestEngine({ directory: tempDirectory() });
     fill(engine, 5000, { status: 3 });
-    engine.put("one that waits");
-    engine.run();
+    settle(engine, engine.put("one that waits"));
     const replay = engine.sweep({ kind: "retryFailed" }, { maxPending: 3001 });
-    stepUntil(engine, () => replay.answered);
+    settle(engine, replay);
     expect(replay.answer).toMatchObject({ changed: 3000 });
     expectRightCounts(engine);
     const again = engine.sweep({ kind: "retryFailed" }, { maxPending: 3001 });
-    stepUntil(engine, () => again.answered);
+    settle(engine, again);
     expect(again.answer).toMatchObject({ refused: "full" });
     const none = engine.sweep({ kind: "retryFailed", reason: "handler_timeout" }, { maxPending: 3001 });
-    stepUntil(engine, () => none.answered);
+    settle(engine, none);
     expect(none.answer).toMatchObject({ changed: 0 });
   });
 
   test("by an id needs room, too, but first of all the dead letter", () => {
     const engine = new TestEngine({ directory: tempDirectory() });
     fill(engine, 1, { status: 3 });
-    engine.put("one that waits");
-    engine.run();
+    settle(engine, engine.put("one that waits"));
     const calls = [engine.alter("replay", 1, 1), engine.alter("replay", 2, 1), engine.alter("replay", 1, 2)];
-    engine.run();
+    settle(engine, ...calls);
     expect(calls.map(({ answer }) => answer)).toMatchObject([
       { refused: "full" },
       { refused: "missing" },
@@ -280,11 +280,10 @@ describe.each([
     const driver = new FaultyDriver();
     const engine = new TestEngine({ directory: tempDirectory(), driver });
     fill(engine, 1, { status: 3 });
-    engine.put("ready");
-    engine.run();
+    settle(engine, engine.put("ready"));
     driver.plant({ at: "COMMIT", error: sqliteError("IOERR_WRITE"), really });
     const call = engine.alter(verb, verb === "remove" ? 2 : 1);
-    engine.run();
+    settle(engine, call);
     expect(call.answer).toMatchObject({ changed: 1 });
     const statuses = engine.rows("SELECT id, status FROM messages ORDER BY id").map(({ id, status }) => [id, status]);
     const after = {
