@@ -70,6 +70,13 @@ export class Arguments {
     return Number(text);
   }
 
+  /** The same from `least` to `most`, or `standard` when it was not typed. */
+  integerFrom(option: string, least: number, most: number, standard: number): number {
+    const value = this.integer(option) ?? standard;
+    if (value >= least && value <= most) return value;
+    throw new Misuse(`Expected --${option} to be an integer from ${least} to ${most}, got ${value}.`);
+  }
+
   /** Refuses operands that the command does not know. */
   atMost(count: number): void {
     const surplus = this.operands[count] ?? (this.#syntax.runsProgram ? undefined : this.rest?.[0]);

@@ -13,6 +13,14 @@ export function seconds(ms: number): string {
   return `${(ms / 1000).toFixed(1)} s`;
 }
 
+/** On one line, and without what would command the terminal or reverse the text: such characters become escapes. */
+export function printable(text: string): string {
+  return text.replace(
+    /[\p{Cc}\u200e\u200f\u2028-\u202e\u2066-\u2069]/gu,
+    (character) => `\\u${character.charCodeAt(0).toString(16).padStart(4, "0")}`,
+  );
+}
+
 /** With a full stop at the end. */
 export function sentence(text: string): string {
   return /[.!?]$/.test(text) ? text : `${text}.`;
