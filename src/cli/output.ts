@@ -32,6 +32,11 @@ export function print(text: string): void {
   process.stdout.write(`${text}\n`);
 }
 
+/** Bytes as they are. */
+export function printRaw(bytes: Uint8Array): void {
+  process.stdout.write(bytes);
+}
+
 /** A report for programs: one line of JSON. */
 export function printJson(report: object): void {
   print(JSON.stringify(report));

@@ -3,7 +3,7 @@ import path from "node:path";
 import { fileURLToPath } from "node:url";
 import { type Serializer, SimpleQueue, type SimpleQueueOptions } from "../index.ts";
 import type { Arguments } from "./arguments.ts";
-import { checked, Failure } from "./failures.ts";
+import { checked, checkedLater, Failure } from "./failures.ts";
 import { printable, shellLine } from "./wording.ts";
 
 /**
@@ -39,12 +39,12 @@ export function again(args: Arguments, command: string, ...more: readonly string
 }
 
 /** Uses the queue that the arguments name, for a report: it must be there, and nothing is created. */
-export async function inspect<T>(args: Arguments, look: (queue: SimpleQueue) => Promise<T>): Promise<T> {
-  const queue = openQueue<unknown>(args);
+export async function inspect<T>(args: Arguments, look: (queue: SimpleQueue<Uint8Array>) => Promise<T>): Promise<T> {
+  const queue = openQueue(args, { serializer: BYTES });
   try {
     if (!hasDatabase(args.location))
       throw new Failure(`There is no queue in ${args.location}: it has no localqueue.db.`);
-    return await look(queue);
+    return await checkedLater(look(queue));
   } finally {
     await queue.close();
   }

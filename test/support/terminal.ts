@@ -8,7 +8,7 @@ import { tempDirectory } from "./temp.ts";
 import { until } from "./until.ts";
 
 /** `localqueue` as it is typed into a shell. */
-export const TYPED = `"${process.execPath}" "${CLI}"`;
+export const TYPED: string = `"${process.execPath}" "${CLI}"`;
 
 /** A line of shell that runs at a pseudo terminal of 80 columns and 24 rows. */
 export class Terminal {
