@@ -1,4 +1,4 @@
-import { existsSync } from "node:fs";
+import { existsSync, readFileSync } from "node:fs";
 import path from "node:path";
 import { describe, expect, test } from "vitest";
 import { graph, StatsHistory } from "../dist/cli/stats-history.js";
@@ -186,6 +186,24 @@ describe("done jobs that outgrow the work", () => {
 });
 
 describe("stats --prometheus", () => {
+  test("has the metrics that are documented", async () => {
+    const directory = tempDirectory();
+    const queue = openQueue({ directory, leaseMs: 10 });
+    await queue.putMany([1, 2]);
+    await queue.get();
+    await until(async () => {
+      const { stdout } = await runCli(["stats", directory, "--prometheus"]);
+      return stdout.includes('localqueue_leases{queue="default",state="expired"} 1\n');
+    });
+    const { stdout } = await runCli(["stats", directory, "--prometheus"]);
+    const table = readFileSync("docs/cli.md", "utf8").matchAll(/^\| `(localqueue_\w+)` \|/gm);
+    const documented = Array.from(table, ([, name]) => name);
+    expect(Array.from(stdout.matchAll(/^# HELP (\w+) ./gm), ([, name]) => name)).toEqual(documented);
+    expect(Array.from(stdout.matchAll(/^# TYPE (\w+) gauge$/gm), ([, name]) => name)).toEqual(documented);
+    for (const name of ["oldest_ready_age_seconds", "oldest_expired_lease_age_seconds", "database_bytes"])
+      expect(stdout).toMatch(new RegExp(`^localqueue_${name}\\{queue="default"\\} (0\\.0*)?[1-9]`, "m"));
+  });
+
   test("escapes the name of the queue", async () => {
     const directory = tempDirectory();
     const name = 'a "b" \\ c\nd';

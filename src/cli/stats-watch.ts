@@ -10,7 +10,7 @@ import { rateText, viewOf } from "./stats-view.ts";
 import { grouped } from "./wording.ts";
 
 /** Tells the counts again and again, until a signal, or until nobody reads them. */
-export async function watchStats(args: Arguments, queue: SimpleQueue, intervalMs: number): Promise<void> {
+export async function watchStats(args: Arguments, queue: SimpleQueue<Uint8Array>, intervalMs: number): Promise<void> {
   const ending = new AbortController();
   const end = (): void => ending.abort();
   const forgetSignals = onFirstSignal(end);

@@ -5,7 +5,7 @@ import { EXIT, Misuse } from "./failures.ts";
 import { outgrown } from "./outgrown.ts";
 import { print, printJson, tell } from "./output.ts";
 import { prometheusText } from "./prometheus.ts";
-import { again, inspect, queueName, queueTitle } from "./queue-access.ts";
+import { again, inspect, queueTitle } from "./queue-access.ts";
 import { watchStats } from "./stats-watch.ts";
 import { grouped } from "./wording.ts";
 
@@ -44,7 +44,7 @@ export const stats: Command = {
     }
     await inspect(args, async (queue) => {
       if (args.has("watch")) await watchStats(args, queue, intervalMs);
-      else if (args.has("prometheus")) print(prometheusText(queueName(args), await queue.stats()));
+      else if (args.has("prometheus")) print(prometheusText(await queue.diagnostics()));
       else report(args, await queue.stats());
     });
     return EXIT.done;
