@@ -41,7 +41,7 @@ describe("failed list", () => {
     expect(first).toMatch(
       /^ 1 {2}\d{4}-\d\d-\d\d \d\d:\d\d:\d\dZ {6}1 {2}explicit_permanent_failure\/ex… {2}Error: no such…$/,
     );
-    expect(second).toMatch(/^ 2 {2}\S+ \S+Z {6}1 {2}retries_exhausted {15}Error: timed …$/);
+    expect(second).toMatch(/^ 2 {2}\S+ \S+Z {6}1 {2}retries_exhausted {15}Error: timed o…$/);
     expect(end).toBe("");
     for (const line of stdout.split("\n")) expect(line.length).toBeLessThanOrEqual(80);
   });

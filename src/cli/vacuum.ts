@@ -10,7 +10,8 @@ export const vacuum: Command = {
   operands: "<location>",
   options: { queue: QUEUE, json: JSON_REPORT },
   notes: [
-    "The whole file is written anew: nobody can put meanwhile. It is refused while a job is being processed, of any queue.",
+    "The whole file is written anew, and nobody can put meanwhile.",
+    "It is refused while a job is being processed, of whatever queue.",
   ],
   examples: ["localqueue vacuum ./data"],
 
