@@ -1,5 +1,4 @@
-import { spawn, spawnSync } from "node:child_process";
-import { once } from "node:events";
+import { spawnSync } from "node:child_process";
 import { existsSync, readFileSync } from "node:fs";
 import path from "node:path";
 import { Readable } from "node:stream";
@@ -9,6 +8,7 @@ import { openDatabase } from "./support/database.ts";
 import { select } from "./support/inspect.ts";
 import { openQueue } from "./support/queue.ts";
 import { tempDirectory } from "./support/temp.ts";
+import { atTerminal, TYPED } from "./support/terminal.ts";
 import { until } from "./support/until.ts";
 
 /**
@@ -192,21 +192,10 @@ describe("put with lines on standard input", () => {
   );
 });
 
-/** Runs a command at a terminal of its own; resolves to all that it shows. */
-async function atTerminal(line: string): Promise<string> {
-  const child = spawn("script", ["-qec", line, "/dev/null"], { stdio: ["ignore", "pipe", "inherit"] });
-  let shown = "";
-  child.stdout.setEncoding("utf8").on("data", (text: string) => {
-    shown += text;
-  });
-  await once(child, "close");
-  return shown;
-}
-
 describe("at a terminal", () => {
   test("put without anything to put says what to type", async () => {
-    const shown = await atTerminal(`'${process.execPath}' '${CLI}' put ./data; echo "exit code $?"`);
-    expect(shown.replaceAll("\r", "")).toBe(
+    const shown = await atTerminal(`${TYPED} put ./data; echo "exit code $?"`);
+    expect(shown).toBe(
       `localqueue: There is nothing to put. Type one of:
   localqueue put ./data '{"hello":"world"}'
   localqueue put ./data < jobs.jsonl
@@ -218,10 +207,10 @@ exit code 2
   test("put shows how far it is, and leaves only the report", async () => {
     const location = tempDirectory();
     const lines = `'${process.execPath}' -e 'for (let i = 0; i < 100000; i++) console.log(i)'`;
-    const shown = await atTerminal(`${lines} | '${process.execPath}' '${CLI}' put '${location}'`);
-    const [before, ...states] = shown.split("\r\x1b[K");
+    const shown = await atTerminal(`${lines} | ${TYPED} put '${location}'`);
+    const [before, ...states] = shown.split("\r␛[K");
     expect(before).toBe("");
-    expect(states.pop()).toBe(`Put 100,000 jobs into queue "default" of ${location}\r\n`);
+    expect(states.pop()).toBe(`Put 100,000 jobs into queue "default" of ${location}\n`);
     expect(states.length).toBeGreaterThan(0);
     for (const state of states) expect(state).toMatch(/^[\d,]+ jobs, [\d,]+\/s$/);
   });

@@ -7,22 +7,44 @@ import { tempDirectory } from "./support/temp.ts";
 
 const { version } = JSON.parse(readFileSync("package.json", "utf8"));
 
+const COMMANDS = [
+  ...["demo", "put", "work", "stats", "failed list", "failed show", "failed retry", "failed purge"],
+  ...["purge", "vacuum", "check", "backup", "diagnostics"],
+];
+
 describe("help", () => {
   test.each([[[]], [["--help"]], [["-h"]], [["help"]]])("%j lists the commands, with examples", async (args) => {
     const { code, stdout, stderr } = await runCli(args);
     expect([code, stderr]).toEqual([0, ""]);
-    for (const name of ["demo", "put", "work", "stats"]) expect(stdout).toMatch(new RegExp(`^  ${name} `, "m"));
+    for (const name of COMMANDS) expect(stdout).toMatch(new RegExp(`^  ${name} `, "m"));
     expect(stdout).toContain("Examples:\n  localqueue demo\n");
   });
 
-  test.each(["demo", "put", "work", "stats"])("of %s names its options, and has examples", async (name) => {
-    const { code, stdout, stderr } = await runCli([name, "--help"]);
+  test.each(COMMANDS)("of %s names its options, and has examples", async (name) => {
+    const { code, stdout, stderr } = await runCli([...name.split(" "), "--help"]);
     expect([code, stderr]).toEqual([0, ""]);
     expect(stdout).toMatch(new RegExp(`^Usage: localqueue ${name} `));
     expect(stdout).toContain("  --help");
     expect(stdout).toMatch(new RegExp(`Examples:\n  localqueue ${name}`));
-    expect(await runCli(["help", name])).toEqual({ code, stdout, stderr });
-    expect(await runCli([name, "./data", "-h"])).toEqual({ code, stdout, stderr });
+    expect(stdout.split("\n").filter((line) => line.length > 110)).toEqual([]);
+    expect(await runCli(["help", ...name.split(" ")])).toEqual({ code, stdout, stderr });
+    expect(await runCli([...name.split(" "), "./data", "-h"])).toEqual({ code, stdout, stderr });
+  });
+
+  test.each([
+    ["failed", "--help"],
+    ["failed", "-h"],
+    ["help", "failed"],
+  ])("%s %s lists what can be done", async (...args) => {
+    const { code, stdout, stderr } = await runCli(args);
+    expect([code, stderr]).toEqual([0, ""]);
+    expect(stdout).toMatch(/^Usage: localqueue failed <command> <location>/);
+    expect(stdout.match(/^ {2}failed \w+/gm)).toEqual([
+      "  failed list",
+      "  failed show",
+      "  failed retry",
+      "  failed purge",
+    ]);
   });
 
   test("is not asked for by what comes after --", async () => {
@@ -40,7 +62,7 @@ describe("what is typed wrong is answered with what to type, and exit code 2:", 
   test.each<[string[], string]>([
     [["stat"], 'Unknown command "stat". Did you mean "stats"?'],
     [["wrok", "./data"], 'Unknown command "wrok". Did you mean "work"?'],
-    [["enqueue"], 'Unknown command "enqueue". The commands are demo, put, work, stats.'],
+    [["enqueue"], 'Unknown command "enqueue". The commands are demo, put, work, stats, failed list,'],
     [["help", "stat"], 'Unknown command "stat". Did you mean "stats"?'],
     [["--quiet"], 'Unknown option "--quiet". A command comes first: localqueue <command> <location>'],
     [["stats"], "The location is missing. Usage: localqueue stats <location> [options]"],

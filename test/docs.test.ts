@@ -195,8 +195,19 @@ describe("the documentation is complete", () => {
       ["put", "Put"],
       ["work", "Work"],
       ["stats", "Stats"],
+      ["failed list", "Failed list"],
+      ["failed show", "Failed show"],
+      ["failed retry", "Failed retry"],
+      ["failed purge", "Failed purge"],
+      ["purge", "Purge"],
+      ["vacuum", "Vacuum"],
+      ["check", "Check"],
+      ["backup", "Backup"],
+      ["diagnostics", "Diagnostics"],
     ] as const) {
-      const help = execFileSync(process.execPath, ["dist/cli/main.js", command, "--help"], { encoding: "utf8" });
+      const help = execFileSync(process.execPath, ["dist/cli/main.js", ...command.split(" "), "--help"], {
+        encoding: "utf8",
+      });
       const known = Array.from(help.matchAll(/^ {2}(--[\w-]+(?: [A-Z]+)?) {2}/gm), ([, option]) => option);
       const rows = Array.from(section(title).matchAll(/^\| `(--[^`]+)` \|/gm), ([, option]) => option);
       expect([...rows, "--help"]).toEqual(known);

@@ -19,6 +19,15 @@ export interface Syntax {
   readonly options: { readonly [name: string]: CommandOption };
 }
 
+const UNITS: { readonly [unit: string]: number } = {
+  ms: 1,
+  s: 1_000,
+  m: 60_000,
+  h: 3_600_000,
+  d: 86_400_000,
+  w: 604_800_000,
+};
+
 /** How a command is called, in one line. */
 export function usage({ name, operands, runsProgram = false }: Syntax): string {
   return `localqueue ${name} ${operands} [options]${runsProgram ? " -- COMMAND [ARG…]" : ""}`;
@@ -68,6 +77,31 @@ export class Arguments {
     if (text === undefined) return undefined;
     if (!/^-?\d{1,17}$/.test(text)) throw new Misuse(`Expected --${option} to be an integer, got "${text}".`);
     return Number(text);
+  }
+
+  /** The same from `least` to `most`, or `standard` when it was not typed. */
+  integerFrom(option: string, least: number, most: number, standard: number): number {
+    const value = this.integer(option) ?? standard;
+    if (value >= least && value <= most) return value;
+    throw new Misuse(`Expected --${option} to be an integer from ${least} to ${most}, got ${value}.`);
+  }
+
+  /** The value of an option that takes a duration, in milliseconds. */
+  duration(option: string): number | undefined {
+    const text = this.text(option);
+    if (text === undefined) return undefined;
+    const [, number, unit = "ms"] = /^(\d{1,15}(?:\.\d{1,9})?)(ms|s|m|h|d|w)?$/.exec(text) ?? [];
+    if (number !== undefined) return Math.round(Number(number) * (UNITS[unit] as number));
+    throw new Misuse(`Expected --${option} to be a duration like 90s, 15m, 12h, 30d or 2w, got "${text}".`);
+  }
+
+  /** The operands after the first, which are ids of jobs. */
+  get ids(): number[] {
+    return this.operands.slice(1).map((text) => {
+      const id = /^\d{1,16}$/.test(text) ? Number(text) : 0;
+      if (id > 0 && Number.isSafeInteger(id)) return id;
+      throw new Misuse(`"${text}" is no id of a job, which is an integer from 1. Usage: ${usage(this.#syntax)}`);
+    });
   }
 
   /** Refuses operands that the command does not know. */

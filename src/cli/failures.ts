@@ -22,18 +22,36 @@ export function withCode({ code, message }: LocalQueueError): string {
   return sentence(`${code}: ${message}`);
 }
 
-/** The names of options in the messages of the package, as they are typed here. */
-const TYPED: { readonly [option: string]: string } = { name: "--queue", location: "<location>" };
+/** The names of options in the messages of the package, as they are typed here, where they are not spelt alike. */
+const TYPED: { readonly [option: string]: string } = {
+  name: "--queue",
+  location: "<location>",
+  directory: "<directory>",
+  afterId: "--after",
+  olderThanMs: "--older-than",
+};
 
 /** Runs what checks options: what it refuses was typed wrong. */
 export function checked<T>(make: () => T): T {
   try {
     return make();
   } catch (error) {
-    if (!(error instanceof TypeError || error instanceof RangeError)) throw error;
-    const typed = (option: string): string =>
-      TYPED[option] ?? `--${option.replace(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`)}`;
-    const message = error.message.replace(/`(\w+)`/, (_, option: string) => typed(option));
-    throw new Misuse(`${message}.`, { cause: error });
+    throw misuseOf(error);
   }
+}
+
+/** The same for what is refused by a promise. */
+export function checkedLater<T>(promise: Promise<T>): Promise<T> {
+  return promise.catch((error: unknown) => {
+    throw misuseOf(error);
+  });
+}
+
+/** What an option was refused with becomes misuse; any other error stays what it is. */
+function misuseOf(error: unknown): unknown {
+  if (!(error instanceof TypeError || error instanceof RangeError)) return error;
+  const typed = (option: string): string =>
+    TYPED[option] ?? `--${option.replace(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`)}`;
+  const message = error.message.replace(/`(\w+)`/, (_, option: string) => typed(option));
+  return new Misuse(`${message}.`, { cause: error });
 }

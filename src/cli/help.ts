@@ -18,13 +18,14 @@ export function helpOf(command: Command): string {
   ]);
 }
 
-/** The help of the program. */
-export function overview(commands: readonly Command[]): string {
+/** The help of the program, or of a group of its commands. */
+export function overview(commands: readonly Command[], group?: string): string {
+  const command = group === undefined ? "<command>" : `${group} <command>`;
   return paragraphs([
-    ["Usage: localqueue <command> <location> [options]"],
-    ["A durable job queue in one SQLite file. <location> is the directory of that file."],
+    [`Usage: localqueue ${command} <location> [options]`],
+    group === undefined ? ["A durable job queue in one SQLite file. <location> is the directory of that file."] : [],
     ["Commands:", ...table(commands.map(({ name, summary }) => [name, summary] as const))],
-    ["localqueue <command> --help tells more about a command, localqueue --version the version."],
+    [`localqueue ${command} --help tells more about a command, localqueue --version the version.`],
     ["Exit codes: 0 done, 1 failed, 2 the command line cannot be understood."],
     ["Examples:", ...indented(commands.flatMap(({ examples }) => examples.slice(0, 1)))],
   ]);

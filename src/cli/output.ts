@@ -1,3 +1,5 @@
+import { styleText } from "node:util";
+
 /** The only place that writes to the terminal, or to whatever stands in for it. */
 
 /** The reader of a pipe may leave early (`| head -1`), and a terminal may be closed: nobody misses the rest. */
@@ -15,9 +17,24 @@ export function bearClosedPipes(): void {
   }
 }
 
+/** Whether a report can be redrawn in place. */
+export function isScreen(): boolean {
+  return process.stdout.isTTY && process.env["TERM"] !== "dumb";
+}
+
+/** A part of a report, in colour where that can be seen and is wanted (NO_COLOR). */
+export function paint(style: "bold" | "cyan" | "red" | "yellow", text: string): string {
+  return process.stdout.isTTY && process.stdout.hasColors() ? styleText(style, text) : text;
+}
+
 /** A report, or a part of one. */
 export function print(text: string): void {
   process.stdout.write(`${text}\n`);
+}
+
+/** Bytes as they are. */
+export function printRaw(bytes: Uint8Array): void {
+  process.stdout.write(bytes);
 }
 
 /** A report for programs: one line of JSON. */

@@ -1,4 +1,4 @@
-import { grouped, jobs } from "./wording.ts";
+import { grouped, jobs, seconds } from "./wording.ts";
 
 const INTERVAL_MS = 100;
 const CLEAR_LINE = "\r\x1b[K";
@@ -26,5 +26,30 @@ export class Progress {
   clear(): void {
     if (this.#shownAt > 0) this.#stream.write(CLEAR_LINE);
     this.#shownAt = Number.NEGATIVE_INFINITY;
+  }
+}
+
+/** How far something is, and in which of its phases. */
+export interface Part {
+  readonly phase: string;
+  readonly done: number;
+  readonly total: number;
+}
+
+/** Does something that may take long; a line on a terminal says for how long already, and how far it is. */
+export async function whileShown<T>(what: string, work: (tell: (part: Part) => void) => Promise<T>): Promise<T> {
+  const { stderr } = process;
+  if (!stderr.isTTY) return work(() => {});
+  const startedAt = performance.now();
+  let state = "";
+  const show = (): boolean => stderr.write(`${CLEAR_LINE}${what}: ${state}${seconds(performance.now() - startedAt)}`);
+  const timer = setInterval(show, INTERVAL_MS);
+  try {
+    return await work(({ phase, done, total }) => {
+      state = `${phase} ${Math.floor((100 * done) / Math.max(1, total))}%, `;
+    });
+  } finally {
+    clearInterval(timer);
+    stderr.write(CLEAR_LINE);
   }
 }

@@ -3,7 +3,8 @@ import path from "node:path";
 import { fileURLToPath } from "node:url";
 import { type Serializer, SimpleQueue, type SimpleQueueOptions } from "../index.ts";
 import type { Arguments } from "./arguments.ts";
-import { checked, Failure } from "./failures.ts";
+import { checked, checkedLater, Failure } from "./failures.ts";
+import { printable, shellLine } from "./wording.ts";
 
 /**
  * Payloads go in and come out as they are: parsing and writing JSON again would lose integers beyond 2^53, the order of
@@ -25,13 +26,25 @@ export function queueName(args: Arguments): string {
   return args.text("queue") ?? "default";
 }
 
+/** 'Queue "emails" of ./data'. */
+export function queueTitle(args: Arguments): string {
+  return printable(`Queue "${queueName(args)}" of ${args.location}`);
+}
+
+/** The line to type for another command on the same queue. */
+export function again(args: Arguments, command: string, ...more: readonly string[]): string {
+  const queue = args.text("queue");
+  const name = queue === undefined ? [] : ["--queue", queue];
+  return shellLine(["localqueue", ...command.split(" "), args.location, ...name, ...more]);
+}
+
 /** Uses the queue that the arguments name, for a report: it must be there, and nothing is created. */
-export async function inspect<T>(args: Arguments, look: (queue: SimpleQueue) => Promise<T>): Promise<T> {
-  const queue = openQueue<unknown>(args);
+export async function inspect<T>(args: Arguments, look: (queue: SimpleQueue<Uint8Array>) => Promise<T>): Promise<T> {
+  const queue = openQueue(args, { serializer: BYTES });
   try {
     if (!hasDatabase(args.location))
       throw new Failure(`There is no queue in ${args.location}: it has no localqueue.db.`);
-    return await look(queue);
+    return await checkedLater(look(queue));
   } finally {
     await queue.close();
   }

@@ -13,6 +13,42 @@ export function seconds(ms: number): string {
   return `${(ms / 1000).toFixed(1)} s`;
 }
 
+/** Milliseconds in the unit that suits them: "0.3 s", "12.0 min", "5.5 h", "3.2 days". */
+export function duration(ms: number): string {
+  const units = [
+    ["days", 86_400_000],
+    ["h", 3_600_000],
+    ["min", 60_000],
+  ] as const;
+  const [unit, unitMs] = units.find(([, size]) => ms >= 2 * size) ?? ["s", 1_000];
+  return `${(ms / unitMs).toFixed(1)} ${unit}`;
+}
+
+/** Bytes as "512 B", "1.5 MB". */
+export function size(bytes: number): string {
+  if (bytes < 1_000) return `${bytes} B`;
+  const power = Math.min(4, Math.floor(Math.log10(bytes) / 3));
+  return `${(bytes / 1_000 ** power).toFixed(1)} ${["", "kB", "MB", "GB", "TB"][power]}`;
+}
+
+/** "2026-03-01 12:00:40Z". */
+export function moment(date: Date): string {
+  return `${date.toISOString().slice(0, 19).replace("T", " ")}Z`;
+}
+
+/** No longer than `length`. */
+export function shortened(text: string, length: number): string {
+  return text.length <= length ? text : `${text.slice(0, Math.max(0, length - 1))}…`;
+}
+
+/** On one line, and without what would command the terminal or reverse the text: such characters become escapes. */
+export function printable(text: string): string {
+  return text.replace(
+    /[\p{Cc}\u200e\u200f\u2028-\u202e\u2066-\u2069]/gu,
+    (character) => `\\u${character.charCodeAt(0).toString(16).padStart(4, "0")}`,
+  );
+}
+
 /** With a full stop at the end. */
 export function sentence(text: string): string {
   return /[.!?]$/.test(text) ? text : `${text}.`;
