@@ -79,10 +79,7 @@ describe("puts of one message", () => {
     const settle = {
       op: "settle",
       id: engine.newCall().id,
-      session: 1,
-      queue: "default",
-      fsync: false,
-      text: false,
+      origin: { session: 1, queue: "default", fsync: false, text: false },
     } as const;
     engine.send([
       putCommand(one.id, ["too early"], { maxPending: 1, waitMs: 0 }),

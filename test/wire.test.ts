@@ -16,10 +16,10 @@ function fromEngine(message: FromEngine): { arrived: FromEngine; handedOver: num
   return { arrived: unpackFromEngine(structuredClone(packed, { transfer })), handedOver: transfer.length };
 }
 
-const one = { session: 1, queue: "default", fsync: false, text: true, lockMs: 30_000 };
-const other = { session: 2, queue: "another", fsync: true, text: false, lockMs: 0 };
-const limited = { ...one, session: 3, maxPending: 100 };
-const unlimited = { maxPending: undefined, waitMs: undefined };
+const one = { origin: { session: 1, queue: "default", fsync: false, text: true }, lockMs: 30_000 };
+const other = { origin: { session: 2, queue: "another", fsync: true, text: false }, lockMs: 0 };
+const limited = { ...one, origin: { ...one.origin, session: 3, maxPending: 100 } };
+const unlimited = { waitMs: undefined };
 const lease = { id: 17, receipt: "a receipt" };
 const job = { payload: '{"a":"é"}', jobId: null, delayMs: 0, maxAttempts: 4, context: undefined };
 
@@ -52,7 +52,7 @@ const commands: Command[] = [
   { op: "extend", id: 7, ...one, lease, ms: 5 },
   { op: "reclaim", id: 8, ...one },
   { op: "stats", id: 9, ...other },
-  { op: "alter", id: 10, ...one, maxPending: undefined, verb: "replay", job: 17 },
+  { op: "alter", id: 10, ...one, verb: "replay", job: 17 },
   { op: "sweep", id: 11, ...limited, sweep: { kind: "purge", olderThanMs: 5, includeFailed: true } },
   { op: "sweep", id: 12, ...limited, sweep: { kind: "retryFailed", reason: "rejected", category: undefined } },
   { op: "put", id: 13, ...one, ...unlimited, bytes: 300, entries: [{ ...job, context: "trace" }] },
@@ -95,6 +95,7 @@ test("answers arrive as they were sent", () => {
     news: [{ consumer: 9, receipt: "r", news: "renewed", leaseUntil: 5 }],
     batches: 1,
     watch: true,
+    moveLog: true,
   };
   const { arrived } = fromEngine(reply);
   const byId = (answers: readonly { readonly id: number }[]) => [...answers].sort((a, b) => a.id - b.id);
@@ -140,6 +141,8 @@ test("a payload travels without its neighbours in the memory that it shares", ()
     news: [],
     batches: 0,
     watch: false,
+    moveLog: false,
+    moveLog: false,
   });
   const [answer] = (arrived as Extract<FromEngine, { kind: "reply" }>).answers;
   const [first] = (answer as AnswerOf<"claimed">).claimed;

@@ -50,7 +50,7 @@ const engine = new Engine({
 
 let commands = 0;
 function ask(command) {
-  const base = { id: ++commands, session: 1, queue: "default", fsync: false, lockMs: 5_000 };
+  const base = { id: ++commands, origin: { session: 1, queue: "default", fsync: false }, lockMs: 5_000 };
   engine.receive({ kind: "batch", commands: [{ ...base, ...command }] });
   for (answer = undefined; answer === undefined; ) engine.step();
   return answer;

@@ -63,7 +63,7 @@ while (!answered) {
 }
 
 function command({ op, entry, copies = 1, ...rest }) {
-  const base = { id: 1, session: 1, queue: "default", fsync: false, lockMs: 5_000, op, ...rest };
+  const base = { id: 1, origin: { session: 1, queue: "default", fsync: false }, lockMs: 5_000, op, ...rest };
   if (op !== "put") return base;
   const payload = new TextEncoder().encode("1");
   return { ...base, entries: Array.from({ length: copies }, () => ({ ...entry, payload })), bytes: copies };

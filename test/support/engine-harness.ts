@@ -20,7 +20,6 @@ import {
   SIGNAL,
   SIGNALS,
   SLOT,
-  type SweepCommand,
   type SweepRequest,
   WATCH,
 } from "../../dist/storage/sqlite/protocol.js";
@@ -97,13 +96,13 @@ interface ElapseOptions {
   readonly ticking?: boolean;
 }
 
-type PutOptions = Partial<Pick<PutCommand, "fsync" | "lockMs" | "session" | "queue" | "maxPending" | "waitMs">> & {
+type PutOptions = Partial<Origin & Pick<PutCommand, "lockMs" | "waitMs">> & {
   readonly jobId?: string;
   readonly delayMs?: number;
   readonly maxAttempts?: number;
 };
 
-type ClaimOptions = Partial<Omit<ClaimCommand, "op" | "id">>;
+type ClaimOptions = Partial<Omit<ClaimCommand, "op" | "id" | "origin"> & Pick<Origin, "queue" | "fsync">>;
 
 const QUEUE = "default";
 const TICK_MS = 250;
@@ -198,10 +197,10 @@ export class TestEngine {
     return this.#command((id) => putCommand(id, payloads, options));
   }
 
-  claim(options: ClaimOptions = {}): Call {
+  claim({ queue, fsync, ...options }: ClaimOptions = {}): Call {
     return this.#command((id) => ({
       op: "claim",
-      ...base(id),
+      ...base(id, { queue, fsync }),
       lockMs: 50,
       limit: 1,
       leaseMs: 10_000,
@@ -227,11 +226,11 @@ export class TestEngine {
   }
 
   alter(verb: AlterCommand["verb"], job: number, maxPending?: number): Call {
-    return this.#command((id) => ({ op: "alter", ...base(id), maxPending, verb, job }));
+    return this.#command((id) => ({ op: "alter", ...base(id, { maxPending }), verb, job }));
   }
 
-  sweep(sweep: SweepRequest, options: Partial<Pick<SweepCommand, "lockMs" | "maxPending">> = {}): Call {
-    return this.#command((id) => ({ op: "sweep", ...base(id), ...options, sweep }));
+  sweep(sweep: SweepRequest, { maxPending, lockMs = 30_000 }: PutOptions = {}): Call {
+    return this.#command((id) => ({ op: "sweep", ...base(id, { maxPending }), lockMs, sweep }));
   }
 
   purge(olderThanMs: number, includeFailed = false): Call {
@@ -239,7 +238,7 @@ export class TestEngine {
   }
 
   stats(queue: string = QUEUE): Call {
-    return this.#command((id) => ({ op: "stats", ...base(id), queue }));
+    return this.#command((id) => ({ op: "stats", ...base(id, { queue }) }));
   }
 
   stopWaiting(session = 1): void {
@@ -359,8 +358,11 @@ export class TestConsumer {
   }
 }
 
-function base(id: number): Origin & { id: number; lockMs: number } {
-  return { id, session: 1, queue: QUEUE, fsync: false, text: false, lockMs: 30_000 };
+function base(
+  id: number,
+  { session = 1, queue = QUEUE, fsync = false, maxPending }: { [K in keyof Origin]?: Origin[K] | undefined } = {},
+): { id: number; origin: Origin; lockMs: number } {
+  return { id, origin: { session, queue, fsync, text: false, maxPending }, lockMs: 30_000 };
 }
 
 export function putCommand(
@@ -368,10 +370,10 @@ export function putCommand(
   payloads: readonly (string | Uint8Array)[],
   options: PutOptions = {},
 ): PutCommand {
-  const { jobId = null, delayMs = 0, maxAttempts = 4, ...rest } = options;
+  const { jobId = null, delayMs = 0, maxAttempts = 4, lockMs = 30_000, waitMs, ...origin } = options;
   const entries = payloads.map((payload) => ({ payload: Buffer.from(payload), jobId, delayMs, maxAttempts }));
   const bytes = entries.reduce((sum, { payload }) => sum + payload.length, 0);
-  return { op: "put", ...base(id), ...rest, entries, bytes };
+  return { op: "put", ...base(id, origin), lockMs, waitMs, entries, bytes };
 }
 
 /** Reads a database through a connection of its own, which leaves no trace. */

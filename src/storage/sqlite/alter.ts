@@ -17,7 +17,8 @@ export class AlterStep extends CommandStep<AlterCommand> {
   }
 
   override execute(transitions: Transitions): void {
-    const { queue, verb, job, maxPending } = this.command;
+    const { verb, job } = this.command;
+    const { queue, maxPending } = this.command.origin;
     const before = this.#changed;
     this.#now = transitions.now();
     this.#changed = false;
@@ -38,10 +39,10 @@ export class AlterStep extends CommandStep<AlterCommand> {
 
   override confirmed(transitions: Transitions): boolean | undefined {
     if (!this.#changed) return undefined;
-    const { queue, verb, job } = this.command;
+    const { origin, verb, job } = this.command;
     // A row that is gone may have been deleted by somebody else since.
     if (verb !== "replay") return transitions.exists(job) ? false : undefined;
-    if (transitions.isFailed(queue, job)) return false;
+    if (transitions.isFailed(origin.queue, job)) return false;
     return transitions.wasSettled({ id: job, receipt: "" }, this.#now) ? true : undefined;
   }
 

@@ -110,7 +110,7 @@ export class ClaimStep implements Step {
   /** Serves at most so many waiters. */
   constructor(claims: QueueClaims, context: ClaimContext, most: number) {
     this.#most = most;
-    this.fsync = claims.waiters.some(({ command }) => command.fsync);
+    this.fsync = claims.waiters.some(({ command }) => command.origin.fsync);
     this.#claims = claims;
     this.#context = context;
   }
@@ -181,7 +181,8 @@ function budgetOf(waiter: Waiter | undefined): number | null {
 }
 
 function claimFor(waiter: Waiter, transitions: Transitions): { rows: Delivery[]; exhausted: number } {
-  const { queue, limit, leaseMs, text } = waiter.command;
+  const { limit, leaseMs } = waiter.command;
+  const { queue, text } = waiter.command.origin;
   const budget = budgetOf(waiter);
   const rows: Delivery[] = [];
   let exhausted = 0;

@@ -276,9 +276,20 @@ export class Client {
         for (const news of message.news) this.#consumers.get(news.consumer)?.tell(news);
         for (const answer of message.answers) this.#answer(answer);
         if (message.watch && this.#requests.size > 0) this.#watch.arm();
+        if (message.moveLog) void this.#moveLog();
         if (this.#batches.length > 0) this.#flush();
         break;
     }
+  }
+
+  async #moveLog(): Promise<void> {
+    try {
+      await this.side.quick("moveLog", undefined);
+    } catch {
+      // The engine does it by itself, when it has waited for too long.
+      return;
+    }
+    this.#thread?.post({ kind: "logMoved" });
   }
 
   #answer(answer: Answer): void {
@@ -344,7 +355,7 @@ export class Client {
   stopWaiting(session: number): void {
     this.#thread?.post({ kind: "stopWaiting", session });
     for (const { command, batch } of this.#requests.list()) {
-      if (command.op === "put" && command.session === session && batch !== undefined) command.waitMs = CLOSING;
+      if (command.op === "put" && command.origin.session === session && batch !== undefined) command.waitMs = CLOSING;
     }
   }
 
@@ -353,7 +364,7 @@ export class Client {
     this.#thread?.post({ kind: "closeSession", session });
     const latest = monotonicNow() + CLOSING_MS;
     for (const request of this.#requests.list()) {
-      if (request.command.session !== session || request.batch === undefined) continue;
+      if (request.command.origin.session !== session || request.batch === undefined) continue;
       if (["claim", "sweep"].includes(request.command.op)) this.#reject(request, refusal("closed", undefined));
       request.closesBy = latest;
     }

@@ -223,24 +223,28 @@ export class Connection {
   }
 
   /**
-   * Moves the WAL into the database between batches, on this very connection: a second one under a steady writer
-   * never lets the WAL restart. A long reader can hold it back; then the WAL is emptied when that one has ended.
+   * Moves the WAL into the database between batches: a second connection alone, under a steady writer, would never let
+   * the WAL restart. But it may begin; returns whether it should. A long reader can hold the WAL back; then it is emptied
+   * when that one has ended.
    */
-  checkpoint(now: number): void {
+  checkpoint(now: number): boolean {
     if (now >= this.shortenAt) {
       this.#shortenAfter = now + SHORTEN_INTERVAL_MS;
       this.#walCheckpoint("TRUNCATE");
       this.#walBytes = this.#identity.check();
-      return;
+      return false;
     }
     // The file only grows; how much of it is in use is asked for rarely.
-    if (this.#walBytes < CHECKPOINT_PAGES * PAGE_BYTES || this.#commitsSinceCheck < COMMITS_PER_CHECK) return;
+    if (this.#walBytes < CHECKPOINT_PAGES * PAGE_BYTES || this.#commitsSinceCheck < COMMITS_PER_CHECK) return false;
     this.#commitsSinceCheck = 0;
     const { log } = this.#walCheckpoint("NOOP");
-    if (log < this.#checkpointAt) return;
-    const after = this.#walCheckpoint("PASSIVE");
-    this.walHeldBack = after.log - after.checkpointed;
-    this.#checkpointAt = after.checkpointed < after.log ? after.log + CHECKPOINT_PAGES : CHECKPOINT_PAGES;
+    if (log < this.#checkpointAt) return false;
+    if (this.#checkpointAt === CHECKPOINT_PAGES) {
+      this.#checkpointAt += CHECKPOINT_PAGES;
+      return true;
+    }
+    this.moveLog();
+    return false;
   }
 
   /** When to call `checkpoint` even if nothing is committed: a WAL that is too long must not stay so. */
@@ -250,7 +254,9 @@ export class Connection {
 
   /** Moves the WAL into the database, as far as readers allow. */
   moveLog(): void {
-    this.#walCheckpoint("PASSIVE");
+    const { log, checkpointed } = this.#walCheckpoint("PASSIVE");
+    this.walHeldBack = log - checkpointed;
+    this.#checkpointAt = checkpointed < log ? log + CHECKPOINT_PAGES + 1 : CHECKPOINT_PAGES;
   }
 
   /** How many pages the file has, how many of them are free, and whether these can be given back. */

@@ -142,6 +142,9 @@ export class Engine {
       case "stopWaiting":
         this.#room.stopWaiting(message.session, this.#pending.of(message.session));
         break;
+      case "logMoved":
+        this.#connection.moveLog();
+        break;
       case "closeSession":
         this.#closeSession(message.session);
         break;
@@ -161,10 +164,10 @@ export class Engine {
   }
 
   #await(command: ClaimCommand, now: number): void {
-    let claims = this.#claims.get(command.queue);
+    let claims = this.#claims.get(command.origin.queue);
     if (claims === undefined) {
-      claims = new QueueClaims(command.queue);
-      this.#claims.set(command.queue, claims);
+      claims = new QueueClaims(command.origin.queue);
+      this.#claims.set(command.origin.queue, claims);
     }
     const consumer = command.consumer === undefined ? undefined : this.#consumers.get(command.consumer);
     claims.waiters.push({ command, consumer, endsAt: now + command.waitMs, lockEndsAt: undefined });
@@ -182,9 +185,9 @@ export class Engine {
     const latest = this.#monotonic() + CLOSING_MS;
     this.#pending.hurry(session, latest);
     for (const asked of this.#stats) {
-      if (asked.command.session === session) asked.lockEndsAt = Math.min(asked.lockEndsAt, latest);
+      if (asked.command.origin.session === session) asked.lockEndsAt = Math.min(asked.lockEndsAt, latest);
     }
-    this.#withdraw((command) => command.session === session, "closed");
+    this.#withdraw((command) => command.origin.session === session, "closed");
     this.#sweeps.closeSession(session);
   }
 
@@ -214,7 +217,10 @@ export class Engine {
       this.#room.endWaits(this.#monotonic());
       ms = this.#nextWait(this.#monotonic(), stalled);
       this.#outbox.flush();
-      this.#connection.checkpoint(this.#monotonic());
+      if (this.#connection.checkpoint(this.#monotonic())) {
+        this.#outbox.askToMoveLog();
+        this.#outbox.flush();
+      }
       noteHeldBack(this.#gauges, this.#connection.walHeldBack);
     } catch (error) {
       if (isConnectionFailure(error)) this.#connection.close();
@@ -284,7 +290,7 @@ export class Engine {
     const lockEndsAt = now + command.lockMs;
     switch (command.op) {
       case "put":
-        if (command.maxPending !== undefined) return this.#room.stepOf(command, now);
+        if (command.origin.maxPending !== undefined) return this.#room.stepOf(command, now);
         return new PutStep(command, lockEndsAt, this.#outbox);
       case "settle":
         return new SettleStep(command, lockEndsAt, this.#outbox, (receipt) => this.#leases.delete(receipt));
@@ -303,7 +309,7 @@ export class Engine {
     if (!locking && this.#connection.pollForeignCommit()) this.#noticeForeignCommit();
     const steps = this.#room.steps(taken);
     for (const { command } of steps) {
-      const claims = this.#claims.get(command.queue);
+      const claims = this.#claims.get(command.origin.queue);
       if (claims !== undefined) claims.check = true;
     }
     return steps;
@@ -312,7 +318,7 @@ export class Engine {
   /** Steps for the queues with waiting claims where there may be work. When alone, they look before they lock. */
   #claimSteps(taken: readonly Pending[], locking: boolean): Step[] {
     if (!this.#hasWaiters()) return [];
-    const mentioned = new Set(taken.map(({ step }) => step.command.queue));
+    const mentioned = new Set(taken.map(({ step }) => step.command.origin.queue));
     if (!locking && this.#connection.pollForeignCommit()) this.#noticeForeignCommit();
     const wall = this.#clock();
     const steps: Step[] = [];
@@ -395,7 +401,7 @@ export class Engine {
       return;
     }
     for (let next = this.#stats[0]; next !== undefined; next = this.#stats[0]) {
-      this.#outbox.answer({ id: next.command.id, stats: this.#transitions.stats(next.command.queue) });
+      this.#outbox.answer({ id: next.command.id, stats: this.#transitions.stats(next.command.origin.queue) });
       this.#stats.shift();
     }
   }

@@ -1,13 +1,13 @@
 import type { StorageError } from "../../errors.ts";
 import type { Outbox } from "./outbox.ts";
-import type { NewJob, PutCommand } from "./protocol.ts";
+import type { NewJob, Origin, PutCommand } from "./protocol.ts";
 import { lockedOut } from "./refusals.ts";
 import { PutStep } from "./steps.ts";
 import type { Transitions } from "./transitions.ts";
 
 /** A put into a queue that may hold only so many jobs. */
 export interface LimitedPutCommand extends PutCommand {
-  readonly maxPending: number;
+  readonly origin: Origin & { readonly maxPending: number };
   waitMs: number;
 }
 
@@ -66,7 +66,8 @@ export class LimitedPutStep extends PutStep {
   }
 
   #judge(transitions: Transitions): Verdict {
-    const { queue, entries, maxPending } = this.command;
+    const { entries } = this.command;
+    const { queue, maxPending } = this.command.origin;
     const room = this.#line.isBehind(this) ? 0 : Math.max(0, maxPending - transitions.load(queue));
     if (entries.length <= room) return "put";
     const rows = newRows(transitions, this.command, entries.length > maxPending ? maxPending : room);
@@ -133,7 +134,7 @@ export class LimitedPutStep extends PutStep {
 }
 
 /** How many rows a put would add; counted up to one more than `most`. */
-export function newRows(transitions: Transitions, { queue, entries }: PutCommand, most: number): number {
+export function newRows(transitions: Transitions, { origin: { queue }, entries }: PutCommand, most: number): number {
   const ids = new Set<string>();
   let rows = 0;
   for (const { jobId } of entries as readonly NewJob[]) {

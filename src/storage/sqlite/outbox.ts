@@ -9,6 +9,7 @@ export class Outbox {
   #news: LeaseNews[] = [];
   #batches = 0;
   #watch = false;
+  #moveLog = false;
 
   constructor(post: (message: FromEngine) => void) {
     this.#post = post;
@@ -38,19 +39,26 @@ export class Outbox {
     this.#watch = true;
   }
 
+  askToMoveLog(): void {
+    this.#moveLog = true;
+  }
+
   flush(): void {
-    if (this.#answers.length === 0 && this.#news.length === 0 && this.#batches === 0 && !this.#watch) return;
+    const asks = this.#watch || this.#moveLog;
+    if (this.#answers.length === 0 && this.#news.length === 0 && this.#batches === 0 && !asks) return;
     const message: FromEngine = {
       kind: "reply",
       answers: this.#answers,
       news: this.#news,
       batches: this.#batches,
       watch: this.#watch,
+      moveLog: this.#moveLog,
     };
     this.#answers = [];
     this.#news = [];
     this.#batches = 0;
     this.#watch = false;
+    this.#moveLog = false;
     this.#post(message);
   }
 }

@@ -60,7 +60,7 @@ export class PendingCommands {
   }
 
   of(session: number): CommandStep[] {
-    return this.#waiting.map(({ step }) => step).filter(({ command }) => command.session === session);
+    return this.#waiting.map(({ step }) => step).filter(({ command }) => command.origin.session === session);
   }
 
   /** What a closing session still has to do waits for the lock no longer than until `latest`. */

@@ -96,7 +96,8 @@ export interface Origin {
   readonly maxPending?: number | undefined;
 }
 
-interface CommandBase extends Origin {
+interface CommandBase {
+  readonly origin: Origin;
   /** The client's number for it, free again once it is answered. */
   id: number;
   /** How long it may wait for the database's lock. */
@@ -208,6 +209,7 @@ export type ToEngine =
   | { readonly kind: "dismiss"; readonly consumer: number }
   | { readonly kind: "stopWaiting"; readonly session: number }
   | { readonly kind: "closeSession"; readonly session: number }
+  | { readonly kind: "logMoved" }
   | { readonly kind: "shutdown" };
 
 export type Answer =
@@ -258,4 +260,6 @@ export type FromEngine =
       readonly batches: number;
       /** Asks for a watch on the directory. */
       readonly watch: boolean;
+      /** Asks for the WAL to be moved into the database, beside the engine. */
+      readonly moveLog: boolean;
     };

@@ -84,10 +84,11 @@ export class Room implements Line {
   }
 
   #lineOf(put: LimitedPutStep): RoomLine {
+    const { origin } = put.command;
     const key = keyOf(put);
     let line = this.#lines.get(key);
     if (line === undefined) {
-      line = new RoomLine(put.command.queue, put.command.maxPending);
+      line = new RoomLine(origin.queue, origin.maxPending);
       this.#lines.set(key, line);
     }
     return line;
@@ -101,7 +102,9 @@ export class Room implements Line {
   steps(taken: readonly Pending[]): LimitedPutStep[] {
     const steps: LimitedPutStep[] = [];
     for (const line of this.#lines.values()) {
-      const settled = taken.filter(({ step: { command } }) => command.op === "settle" && command.queue === line.queue);
+      const settled = taken.filter(
+        ({ step: { command } }) => command.op === "settle" && command.origin.queue === line.queue,
+      );
       const most = settled.length + (line.check ? this.#look(line) : 0);
       if (most > 0) steps.push(...line.take(Math.min(most, shareOf(line.size, this.#connection.commitMs))));
     }
@@ -148,7 +151,7 @@ export class Room implements Line {
   /** Ends the waits of a session that closes; `pending` are its commands that were not tried yet. */
   stopWaiting(session: number, pending: readonly CommandStep[]): void {
     for (const step of pending) if (step instanceof LimitedPutStep) step.hasten();
-    for (const put of this.#all()) if (put.command.session === session) put.refuse("closed");
+    for (const put of this.#all()) if (put.command.origin.session === session) put.refuse("closed");
   }
 
   failAll(error: StorageError): void {
@@ -161,6 +164,10 @@ export class Room implements Line {
   }
 }
 
-function keyOf({ command: { queue, maxPending } }: LimitedPutStep): string {
+function keyOf({
+  command: {
+    origin: { queue, maxPending },
+  },
+}: LimitedPutStep): string {
   return `${maxPending} ${queue}`;
 }

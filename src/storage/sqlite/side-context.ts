@@ -41,6 +41,7 @@ export class SideContext {
       // Not opened read-only: such a connection cannot recover the WAL of a process that was killed.
       db.exec(`PRAGMA busy_timeout = ${BUSY_MS}`);
       db.exec("PRAGMA query_only = ON");
+      db.exec("PRAGMA fullfsync = ON");
       db.exec("PRAGMA trusted_schema = OFF");
       db.exec("PRAGMA cell_size_check = ON");
       db.prepare("SELECT 1 FROM sqlite_schema").get();

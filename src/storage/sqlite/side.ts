@@ -6,6 +6,7 @@ import { toStorageError } from "./driver.ts";
 import { checkIntegrity } from "./integrity.ts";
 import { enterSqlite, leaveSqlite, whileWorking } from "./leaving.ts";
 import { find, list, listFailed } from "./look.ts";
+import { moveLog } from "./move-log.ts";
 import { errorOnWire } from "./outbox.ts";
 import type { ErrorOnWire } from "./protocol.ts";
 import { SideContext } from "./side-context.ts";
@@ -24,8 +25,9 @@ export interface SideTasks {
   readonly checkIntegrity: typeof checkIntegrity;
   readonly backup: typeof backup;
   readonly vacuum: typeof vacuum;
+  readonly moveLog: typeof moveLog;
 }
-const TASKS: SideTasks = { find, list, listFailed, diagnose, checkIntegrity, backup, vacuum };
+const TASKS: SideTasks = { find, list, listFailed, diagnose, checkIntegrity, backup, vacuum, moveLog };
 
 export type TaskName = keyof SideTasks;
 export type TaskInput<N extends TaskName> = Parameters<SideTasks[N]>[0];

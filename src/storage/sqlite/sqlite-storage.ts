@@ -93,8 +93,16 @@ class SqliteStorage implements Storage {
     const jobs = entries.map(ownJob);
     const bytes = weightOf(jobs);
     const lockMs = timeoutMs === 0 ? LOOK_LOCK_MS : (timeoutMs ?? LOCK_MS);
-    const command: PutCommand = { op: "put", id: 0, ...this.#origin, lockMs, bytes, entries: jobs, waitMs: undefined };
-    if (command.maxPending !== undefined) {
+    const command: PutCommand = {
+      op: "put",
+      id: 0,
+      origin: this.#origin,
+      lockMs,
+      bytes,
+      entries: jobs,
+      waitMs: undefined,
+    };
+    if (command.origin.maxPending !== undefined) {
       command.waitMs = this.#hasty ? CLOSING : (timeoutMs ?? Number.POSITIVE_INFINITY);
     }
     return this.#request({ command, bytes, patienceMs: lockMs, signal, read: put });
@@ -112,7 +120,7 @@ class SqliteStorage implements Storage {
     const { waitMs } = claim;
     const askedAt = monotonicMs();
     const lockMs = waitMs === 0 ? LOOK_LOCK_MS : Math.min(waitMs, LOCK_MS);
-    const command: ClaimCommand = { op: "claim", id: 0, ...this.#origin, lockMs, ...claim };
+    const command: ClaimCommand = { op: "claim", id: 0, origin: this.#origin, lockMs, ...claim };
     this.#underWay.begin();
     try {
       const deliveries = await this.#request({
@@ -154,17 +162,17 @@ class SqliteStorage implements Storage {
   }
 
   #settlement({ id, receipt }: Lease, move: Settlement, lockMs: number): SettleCommand {
-    return { op: "settle", id: 0, ...this.#origin, lockMs, lease: { id, receipt }, move };
+    return { op: "settle", id: 0, origin: this.#origin, lockMs, lease: { id, receipt }, move };
   }
 
   extend({ id, receipt }: Lease, ms: number): Promise<number> {
     const lease = { id, receipt };
-    const command: ExtendCommand = { op: "extend", id: 0, ...this.#origin, lockMs: LOCK_MS, lease, ms };
+    const command: ExtendCommand = { op: "extend", id: 0, origin: this.#origin, lockMs: LOCK_MS, lease, ms };
     return this.#request({ command, patienceMs: LOCK_MS, read: extended });
   }
 
   reclaim(): Promise<number> {
-    const command: ReclaimCommand = { op: "reclaim", id: 0, ...this.#origin, lockMs: LOCK_MS };
+    const command: ReclaimCommand = { op: "reclaim", id: 0, origin: this.#origin, lockMs: LOCK_MS };
     return this.#request({ command, patienceMs: LOCK_MS, read: reclaimed });
   }
 
@@ -185,17 +193,17 @@ class SqliteStorage implements Storage {
   }
 
   #alter(verb: AlterCommand["verb"], job: number): Promise<number> {
-    const command: AlterCommand = { op: "alter", id: 0, ...this.#origin, lockMs: LOCK_MS, verb, job };
+    const command: AlterCommand = { op: "alter", id: 0, origin: this.#origin, lockMs: LOCK_MS, verb, job };
     return this.#request({ command, patienceMs: LOCK_MS, read: changed });
   }
 
   #sweep(sweep: SweepCommand["sweep"]): Promise<number> {
-    const command: SweepCommand = { op: "sweep", id: 0, ...this.#origin, lockMs: LOCK_MS, sweep };
+    const command: SweepCommand = { op: "sweep", id: 0, origin: this.#origin, lockMs: LOCK_MS, sweep };
     return this.#request({ command, patienceMs: LOCK_MS, read: changed });
   }
 
   stats(): Promise<QueueStats> {
-    const command: StatsCommand = { op: "stats", id: 0, ...this.#origin, lockMs: LOCK_MS };
+    const command: StatsCommand = { op: "stats", id: 0, origin: this.#origin, lockMs: LOCK_MS };
     return this.#request({ command, patienceMs: LOCK_MS, read: stats });
   }
 

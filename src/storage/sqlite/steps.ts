@@ -26,7 +26,7 @@ export abstract class CommandStep<C extends Command = Command> implements Step {
   }
 
   get fsync(): boolean {
-    return this.command.fsync;
+    return this.command.origin.fsync;
   }
 
   abstract execute(transitions: Transitions): void;
@@ -48,16 +48,16 @@ export class PutStep extends CommandStep<PutCommand> {
 
   override execute(transitions: Transitions): void {
     this.#now = transitions.now();
-    const { queue, entries } = this.command;
-    this.#enqueued = entries.map((job) => transitions.put(queue, job, this.#now));
+    const { origin, entries } = this.command;
+    this.#enqueued = entries.map((job) => transitions.put(origin.queue, job, this.#now));
   }
 
   override confirmed(transitions: Transitions): boolean | undefined {
     const index = this.#enqueued.findIndex(({ inserted }) => inserted);
     if (index < 0) return undefined;
     const { id } = this.#enqueued[index] as Enqueued;
-    const { queue, entries } = this.command;
-    return transitions.wasPut(queue, id, entries[index] as NewJob, this.#now);
+    const { origin, entries } = this.command;
+    return transitions.wasPut(origin.queue, id, entries[index] as NewJob, this.#now);
   }
 
   override succeed(): void {
@@ -77,9 +77,9 @@ export class SettleStep extends CommandStep<SettleCommand> {
   }
 
   override execute(transitions: Transitions): void {
-    const { queue, lease, move } = this.command;
+    const { origin, lease, move } = this.command;
     this.#now = transitions.now();
-    this.#state = transitions.settle(queue, lease, move, this.#now);
+    this.#state = transitions.settle(origin.queue, lease, move, this.#now);
   }
 
   override confirmed(transitions: Transitions): boolean | undefined {
@@ -110,8 +110,8 @@ export class ExtendStep extends CommandStep<ExtendCommand> {
   }
 
   override execute(transitions: Transitions): void {
-    const { queue, lease, ms } = this.command;
-    this.#until = transitions.extend(queue, lease, ms);
+    const { origin, lease, ms } = this.command;
+    this.#until = transitions.extend(origin.queue, lease, ms);
   }
 
   override confirmed(transitions: Transitions): boolean | undefined {
@@ -137,9 +137,9 @@ export class ReclaimStep extends CommandStep<ReclaimCommand> {
 
   override execute(transitions: Transitions): void {
     this.#reclaimed = 0;
-    for (let slice = transitions.expire(this.command.queue, null); slice > 0; ) {
+    for (let slice = transitions.expire(this.command.origin.queue, null); slice > 0; ) {
       this.#reclaimed += slice;
-      slice = transitions.expire(this.command.queue, null);
+      slice = transitions.expire(this.command.origin.queue, null);
     }
   }
 
@@ -186,9 +186,9 @@ export class LateDeliveryStep implements Step {
   }
 
   execute(transitions: Transitions): void {
-    const { queue, leaseMs } = this.#waiter.command;
+    const { origin, leaseMs } = this.#waiter.command;
     this.#renewed = this.#rows.flatMap((row) => {
-      const leaseUntil = transitions.renew(queue, row, leaseMs);
+      const leaseUntil = transitions.renew(origin.queue, row, leaseMs);
       return leaseUntil === undefined ? [] : [{ ...row, leaseUntil }];
     });
   }

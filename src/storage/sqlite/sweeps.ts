@@ -58,7 +58,7 @@ export class Sweeps {
     const [task] = this.#tasks;
     if (task === undefined) return this.#retention.nextStep(now, others);
     if (now < this.#dueAt + (others ? COURTESY_MS : 0)) return undefined;
-    return task.walk.slice(task.command.fsync, (error) => this.#sliced(task, error));
+    return task.walk.slice(task.command.origin.fsync, (error) => this.#sliced(task, error));
   }
 
   /** The slice that was handed out last could not begin: somebody else holds the lock. */
@@ -72,9 +72,9 @@ export class Sweeps {
 
   closeSession(session: number): void {
     for (const { command } of this.#tasks) {
-      if (command.session === session) this.#options.outbox.answer({ id: command.id, refused: "closed" });
+      if (command.origin.session === session) this.#options.outbox.answer({ id: command.id, refused: "closed" });
     }
-    this.#tasks = this.#tasks.filter(({ command }) => command.session !== session);
+    this.#tasks = this.#tasks.filter(({ command }) => command.origin.session !== session);
   }
 
   failAll(error: StorageError): void {
@@ -108,7 +108,7 @@ export class Sweeps {
   }
 }
 
-function pathsOf({ queue, sweep, maxPending }: SweepCommand): Path[] {
+function pathsOf({ origin: { queue, maxPending }, sweep }: SweepCommand): Path[] {
   switch (sweep.kind) {
     case "purge":
       return purgePaths(queue, sweep);

@@ -48,19 +48,12 @@ export type PackedToEngine = readonly PackedCommand[] | OtherToEngine;
 /** Adds to `transfer` the memory that is handed over. */
 export function packToEngine(message: ToEngine, transfer: ArrayBuffer[]): PackedToEngine {
   if (message.kind !== "batch") return message;
-  let origin: Origin | undefined;
-  return message.commands.map((command) => {
-    // One object for all that have it in common: a message contains each object once.
-    if (command.session !== origin?.session) {
-      const { session, queue, fsync, text, maxPending } = command;
-      origin = { session, queue, fsync, text, maxPending };
-    }
-    return packCommand(command, origin, transfer);
-  });
+  // A message contains each object once, so one origin for all that come of it.
+  return message.commands.map((command) => packCommand(command, transfer));
 }
 
-function packCommand(command: Command, origin: Origin, transfer: ArrayBuffer[]): PackedCommand {
-  const { id, lockMs } = command;
+function packCommand(command: Command, transfer: ArrayBuffer[]): PackedCommand {
+  const { id, origin, lockMs } = command;
   switch (command.op) {
     case "put": {
       const { bytes, waitMs, entries } = command;
@@ -114,34 +107,34 @@ function unpackCommand(packed: PackedCommand): Command {
   switch (packed[0]) {
     case "put": {
       const [op, , , , bytes, waitMs, payload, jobId, delayMs, maxAttempts, context] = packed;
-      return { ...origin, op, id, lockMs, bytes, waitMs, entries: [{ payload, jobId, delayMs, maxAttempts, context }] };
+      return { origin, op, id, lockMs, bytes, waitMs, entries: [{ payload, jobId, delayMs, maxAttempts, context }] };
     }
     case "putMany": {
       const [, , , , bytes, waitMs, jobs] = packed;
-      return { ...origin, op: "put", id, lockMs, bytes, waitMs, entries: jobs.map(unpackJob) };
+      return { origin, op: "put", id, lockMs, bytes, waitMs, entries: jobs.map(unpackJob) };
     }
     case "claim": {
       const [op, , , , limit, leaseMs, waitMs, consumer, slot] = packed;
-      return { ...origin, op, id, lockMs, limit, leaseMs, waitMs, consumer, slot };
+      return { origin, op, id, lockMs, limit, leaseMs, waitMs, consumer, slot };
     }
     case "settle": {
       const [op, , , , job, receipt, move] = packed;
-      return { ...origin, op, id, lockMs, lease: { id: job, receipt }, move };
+      return { origin, op, id, lockMs, lease: { id: job, receipt }, move };
     }
     case "extend": {
       const [op, , , , job, receipt, ms] = packed;
-      return { ...origin, op, id, lockMs, lease: { id: job, receipt }, ms };
+      return { origin, op, id, lockMs, lease: { id: job, receipt }, ms };
     }
     case "alter": {
       const [op, , , , verb, job] = packed;
-      return { ...origin, op, id, lockMs, verb, job };
+      return { origin, op, id, lockMs, verb, job };
     }
     case "sweep": {
       const [op, , , , sweep] = packed;
-      return { ...origin, op, id, lockMs, sweep };
+      return { origin, op, id, lockMs, sweep };
     }
     default:
-      return { ...origin, op: packed[0], id, lockMs };
+      return { origin, op: packed[0], id, lockMs };
   }
 }
 
@@ -176,12 +169,13 @@ type PackedReply = readonly [
   news: Reply["news"],
   batches: number,
   watch: boolean,
+  moveLog: boolean,
 ];
 export type PackedFromEngine = PackedReply | Exclude<FromEngine, Reply>;
 
 export function packFromEngine(message: FromEngine, transfer: ArrayBuffer[]): PackedFromEngine {
   if (message.kind !== "reply") return message;
-  const { answers, news, batches, watch } = message;
+  const { answers, news, batches, watch, moveLog } = message;
   const puts: number[] = [];
   const others: PackedAnswer[] = [];
   for (const answer of answers) {
@@ -189,7 +183,7 @@ export function packFromEngine(message: FromEngine, transfer: ArrayBuffer[]): Pa
     if (job !== undefined && more.length === 0) puts.push(answer.id, job.inserted ? job.id : -job.id);
     else others.push(packAnswer(answer, transfer));
   }
-  return [puts, others, news, batches, watch];
+  return [puts, others, news, batches, watch, moveLog];
 }
 
 function packAnswer(answer: Answer, transfer: ArrayBuffer[]): PackedAnswer {
@@ -207,13 +201,13 @@ function packDelivery(delivery: Delivery, transfer: ArrayBuffer[]): PackedDelive
 
 export function unpackFromEngine(message: PackedFromEngine): FromEngine {
   if (!isReply(message)) return message;
-  const [puts, others, news, batches, watch] = message;
+  const [puts, others, news, batches, watch, moveLog] = message;
   const answers = others.map(unpackAnswer);
   for (let i = 0; i < puts.length; i += 2) {
     const [id, job] = [puts[i] as number, puts[i + 1] as number];
     answers.push({ id, put: [{ id: Math.abs(job), inserted: job > 0 }] });
   }
-  return { kind: "reply", answers, news, batches, watch };
+  return { kind: "reply", answers, news, batches, watch, moveLog };
 }
 
 function isReply(message: PackedFromEngine): message is PackedReply {
