@@ -142,7 +142,6 @@ test("a payload travels without its neighbours in the memory that it shares", ()
     batches: 0,
     watch: false,
     moveLog: false,
-    moveLog: false,
   });
   const [answer] = (arrived as Extract<FromEngine, { kind: "reply" }>).answers;
   const [first] = (answer as AnswerOf<"claimed">).claimed;
