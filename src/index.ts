@@ -1,4 +1,5 @@
 export type { BackupOptions, IntegrityOptions } from "./care-options.ts";
+export type { QueueDiagnostics } from "./diagnostics.ts";
 export {
   EmptyError,
   FullError,
@@ -14,7 +15,9 @@ export {
 } from "./errors.ts";
 export type { HandlerContext } from "./handler-run.ts";
 export { EnqueueItem, type EnqueueItemOptions, type FailOptions, type Job, type NackOptions } from "./job.ts";
+export type { FailedDetails, FailedMessage, JobInfo } from "./job-info.ts";
 export type { Handler, WorkerEvents } from "./job-work.ts";
+export type { FindOptions, ListFailedOptions, ListOptions } from "./look-options.ts";
 export { SimpleQueue } from "./queue.ts";
 export type { JobsOptions, PutOptions, SimpleQueueOptions, WaitOptions } from "./queue-options.ts";
 export {
@@ -27,7 +30,7 @@ export {
   RetryPolicy,
 } from "./retry.ts";
 export { type JsonSerializer, jsonSerializer, type Serializer } from "./serializer.ts";
-export type { FailureReason } from "./state.ts";
+export type { FailureReason, JobState } from "./state.ts";
 export type {
   BackupProgress,
   BackupReport,
@@ -36,6 +39,14 @@ export type {
   IntegrityProgress,
   IntegrityReport,
 } from "./storage/care.ts";
-export type { Enqueued, Lease, QueueStats } from "./storage/storage.ts";
+export type {
+  EngineCounts,
+  Enqueued,
+  FileDiagnostics,
+  Lease,
+  LongestRunning,
+  QueueStats,
+  StorageDiagnostics,
+} from "./storage/storage.ts";
 export { Worker } from "./worker.ts";
 export type { ErrorClass, RetryFunction, RunOptions, WorkerOptions } from "./worker-options.ts";

@@ -6,6 +6,7 @@ import {
   readDirectory,
   readIntegrityOptions,
 } from "./care-options.ts";
+import { type QueueDiagnostics, queueDiagnostics } from "./diagnostics.ts";
 import { callSafely } from "./emitter.ts";
 import { EmptyError, QueueClosedError } from "./errors.ts";
 import {
@@ -18,6 +19,15 @@ import {
   type NackOptions,
   readLease,
 } from "./job.ts";
+import { type FailedMessage, failedMessage, type JobInfo, jobInfo } from "./job-info.ts";
+import {
+  type FindOptions,
+  type ListFailedOptions,
+  type ListOptions,
+  readFind,
+  readList,
+  readListFailed,
+} from "./look-options.ts";
 import { wrongType } from "./options.ts";
 import {
   batchLimit,
@@ -258,6 +268,40 @@ export class SimpleQueue<T = unknown> {
   /** How many jobs are in each state; `ready` includes those that wait for their time. */
   async stats(): Promise<QueueStats> {
     return this.#storage.stats();
+  }
+
+  /** The job with this id, or with this `jobId`, in whatever state; `undefined` if there is none. */
+  async find(by: FindOptions): Promise<JobInfo | undefined> {
+    const record = await this.#storage.find(readFind(by));
+    return record && jobInfo(this.#name, record);
+  }
+
+  /** Jobs of one state in the order of their ids, up to `limit` (default 100), without claiming them. */
+  async list(options: ListOptions): Promise<JobInfo[]> {
+    const records = await this.#storage.list(readList(options));
+    return records.map((record) => jobInfo(this.#name, record));
+  }
+
+  /**
+   * Dead letters in the order of their ids, up to `limit` (default 100). One whose payload cannot be decoded is listed
+   * with its bytes and the reason.
+   */
+  async listFailed(options?: ListFailedOptions): Promise<FailedMessage<T>[]> {
+    const records = await this.#storage.listFailed(readListFailed(options));
+    return Promise.all(records.map((record) => failedMessage(this.#serializer, record)));
+  }
+
+  /**
+   * How the queue, its file and this program's side of it are doing, in one snapshot. Changes nothing, and costs the
+   * same at any number of jobs.
+   */
+  async diagnostics(): Promise<QueueDiagnostics> {
+    return queueDiagnostics(await this.#storage.diagnostics(), {
+      name: this.#name,
+      serializer: this.#serializer,
+      leaseMs: this.#leaseMs,
+      maxRetries: this.#maxRetries,
+    });
   }
 
   /**

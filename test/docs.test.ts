@@ -4,6 +4,7 @@ import { existsSync, mkdirSync, readdirSync, readFileSync, symlinkSync, writeFil
 import path from "node:path";
 import { SimpleQueue, Worker } from "localqueue";
 import { describe, expect, test } from "vitest";
+import { FAILURE_REASONS } from "../dist/state.js";
 import { openDatabase } from "./support/database.ts";
 import { blocksOf, type DocBlock, PAGES } from "./support/doc-blocks.ts";
 import { openQueue } from "./support/queue.ts";
@@ -201,6 +202,13 @@ describe("the documentation is complete", () => {
     }
     const variables = readFileSync("src/cli/job-command.ts", "utf8").match(/LOCALQUEUE_[A-Z_]+/g);
     expect(section("Work").match(/(?<=^\| `)LOCALQUEUE_[A-Z_]+(?=` \|)/gm)).toEqual(variables);
+  });
+
+  test("every field of the diagnostics and every reason of a dead letter is explained", async () => {
+    const text = readFileSync("docs/operations.md", "utf8");
+    const report = await openQueue().diagnostics();
+    const names = [...Object.keys(report), ...FAILURE_REASONS];
+    expect(names.filter((name) => !text.includes(`\`${name}\``))).toEqual([]);
   });
 
   test("every code of an error or a warning is explained", () => {

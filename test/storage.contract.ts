@@ -1,5 +1,6 @@
 import { describe } from "vitest";
 import { claimingContract } from "./contract/claiming.ts";
+import { lookingContract } from "./contract/looking.ts";
 import { puttingContract } from "./contract/putting.ts";
 import { transitionsContract } from "./contract/transitions.ts";
 import { waitingContract } from "./contract/waiting.ts";
@@ -12,5 +13,6 @@ export function storageContract(backend: Backend): void {
     puttingContract(backend);
     claimingContract(backend);
     waitingContract(backend);
+    lookingContract(backend);
   });
 }

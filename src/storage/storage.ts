@@ -32,6 +32,8 @@ export interface Storage {
   backup(request: BackupRequest): Promise<BackupReport>;
   /** Gives space that is not used any more back to the disk; refuses with BUSY while a job is being processed. */
   vacuum(): Promise<void>;
+  /** How the database, this queue and this program's engine are doing. Changes nothing. */
+  diagnostics(): Promise<StorageDiagnostics>;
   /** A consumer whose leases the storage renews, also while this thread's event loop is blocked. */
   consume(settings: ConsumerSettings, listener: ConsumerListener): Consumer;
   /**
@@ -156,6 +158,73 @@ export interface FailedRequest {
   readonly afterId?: number | undefined;
   readonly reason?: FailureReason | undefined;
   readonly category?: string | undefined;
+}
+
+/** What can be read off the database, in one snapshot. Ages and durations are milliseconds; `null` = there is none. */
+export interface FileDiagnostics {
+  /** The SQLite library, its version, and whether several processes may write with it. */
+  readonly driver: string;
+  readonly sqliteVersion: string;
+  readonly sqliteSafe: boolean;
+  /** When the snapshot was taken, in ISO 8601. */
+  readonly observedAt: string;
+  readonly journalMode: string;
+  readonly databaseSizeBytes: number | null;
+  readonly walSizeBytes: number | null;
+  readonly shmSizeBytes: number | null;
+  /** How many pages the write-ahead log has room for. */
+  readonly walPages: number;
+  readonly pageCount: number;
+  readonly pageSize: number;
+  /** Pages that are free for what comes next. */
+  readonly freelistCount: number;
+  readonly ready: number;
+  readonly processing: number;
+  readonly acked: number;
+  readonly failed: number;
+  /** How long the job that is next has been due. */
+  readonly oldestAvailableAgeMs: number | null;
+  /** When the first job that waits for its time is due. */
+  readonly nextDueInMs: number | null;
+  /** How long ago a lease was renewed the last time, among the thousand that end first: the longest. */
+  readonly oldestProcessingUpdatedAgeMs: number | null;
+  readonly activeLeases: number;
+  /** Leases that ran out; the next claim ends them. */
+  readonly expiredLeases: number;
+  readonly oldestExpiredLeaseAgeMs: number | null;
+  /** What should be looked after, in words. */
+  readonly warnings: readonly string[];
+}
+
+/** What this program's engine on the directory has counted since it was opened, for all queues. */
+export interface EngineCounts {
+  /** Transactions, the operations in them, per transaction on average and at most. */
+  readonly groupCommits: number;
+  readonly groupCommitSteps: number;
+  readonly groupCommitMean: number;
+  readonly groupCommitLargest: number;
+  /** How often, and for how long in all, it waited for the lock of another connection. */
+  readonly lockWaits: number;
+  readonly lockWaitMs: number;
+  /** How often its thread was woken, and how often it woke because its time had come. */
+  readonly wakeUps: number;
+  readonly timerWakeUps: number;
+  /** Pages in the write-ahead log that its last checkpoint had to leave there, because somebody still reads. */
+  readonly walHeldBackPages: number;
+}
+
+/** The job that a worker of this program has been handling the longest. */
+export interface LongestRunning {
+  readonly longestRunningJobId: number | null;
+  readonly longestRunningMs: number | null;
+}
+
+export interface StorageDiagnostics extends FileDiagnostics, EngineCounts, LongestRunning {
+  /** SQLite's number for how writes of this queue are flushed: 1 = NORMAL, 2 = FULL. */
+  readonly synchronous: number;
+  readonly durabilityMode: "normal" | "full";
+  /** How long an operation without a time-out waits for the lock of another connection. */
+  readonly busyTimeoutMs: number;
 }
 
 export interface ConsumerSettings {

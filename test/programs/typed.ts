@@ -6,27 +6,38 @@
 import {
   type AttemptOptions,
   EmptyError,
+  type EngineCounts,
   type Enqueued,
   EnqueueItem,
   type EnqueueItemOptions,
   type ErrorClass,
   type ExponentialOptions,
+  type FailedDetails,
+  type FailedMessage,
   type FailOptions,
   type FailureReason,
+  type FileDiagnostics,
+  type FindOptions,
   type Handler,
   type HandlerContext,
   type Job,
+  type JobInfo,
+  type JobState,
   type JobsOptions,
   type JsonSerializer,
   jsonSerializer,
   type Lease,
   LeaseExpiredError,
+  type ListFailedOptions,
+  type ListOptions,
   LocalQueueError,
   type LocalQueueErrorCode,
+  type LongestRunning,
   type NackOptions,
   PayloadError,
   type PutOptions,
   QueueClosedError,
+  type QueueDiagnostics,
   type QueueStats,
   Reject,
   type RejectOptions,
@@ -38,6 +49,7 @@ import {
   type Serializer,
   SimpleQueue,
   type SimpleQueueOptions,
+  type StorageDiagnostics,
   StorageError,
   type StorageErrorCode,
   type StorageOutcome,
@@ -106,6 +118,26 @@ async function consume(queue: SimpleQueue<Email>): Promise<void> {
   const jobs: JobsOptions = { signal: AbortSignal.abort() };
   for await (const one of queue.jobs(jobs)) same<typeof one, Job<Email>>();
   same<ReturnType<typeof queue.reclaimExpiredLeases>, Promise<number>>();
+}
+
+async function look(queue: SimpleQueue<Email>): Promise<void> {
+  const by: FindOptions = { jobId: "first" };
+  const found = await queue.find(by);
+  same<typeof found, JobInfo | undefined>();
+  same<JobInfo["state"], JobState>();
+  const ready: ListOptions = { state: "ready", limit: 10, afterId: 0 };
+  same<ReturnType<typeof queue.list>, Promise<JobInfo[]>>();
+  if ((await queue.list(ready)).length > 0) throw new Error("All jobs should be done");
+  const failed: ListFailedOptions = { limit: 10, offset: 0, afterId: 0, reason: "rejected", category: "test" };
+  const letters: FailedMessage<Email>[] = await queue.listFailed(failed);
+  const describe = (letter: FailedMessage<Email>): string => (letter.decoded ? letter.data.to : letter.decodeError);
+  const details: FailedDetails[] = letters;
+  same<FailedDetails["reason"], FailureReason>();
+  const report: QueueDiagnostics = await queue.diagnostics();
+  const parts: [FileDiagnostics, EngineCounts, LongestRunning, StorageDiagnostics] = [report, report, report, report];
+  same<(typeof report)["warnings"], readonly string[]>();
+  console.assert(parts[3].ready === 0);
+  console.assert(details.length === letters.map(describe).length);
 }
 
 async function work(queue: SimpleQueue<Email>): Promise<void> {
@@ -196,6 +228,7 @@ async function main(): Promise<void> {
   await produce(queue);
   await consume(queue);
   await work(queue);
+  await look(queue);
   const refused = mistakes(queue, new Worker(queue, () => {})).length;
   const stats: QueueStats = await queue.stats();
   await queue.close();

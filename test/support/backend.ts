@@ -48,5 +48,15 @@ export interface StoredJob {
 }
 
 export type Edits = Partial<
-  Pick<StoredJob, "attempts" | "maxAttempts" | "releases" | "leaseUntil" | "receipt" | "lastError" | "failureCategory">
+  Pick<
+    StoredJob,
+    | "attempts"
+    | "maxAttempts"
+    | "releases"
+    | "leaseUntil"
+    | "receipt"
+    | "lastError"
+    | "failureReason"
+    | "failureCategory"
+  >
 >;

@@ -5,6 +5,7 @@ import { clearTimeout, monotonicNow, queueMicrotask, setImmediate, setTimeout } 
 import { warnOnce } from "../../warning.ts";
 import { DirectoryWatch } from "./changes.ts";
 import { EngineThread, showAlive, wake } from "./engine-thread.ts";
+import { type Gauges, newGauges } from "./gauges.ts";
 import { OutgoingBatch } from "./outgoing.ts";
 import {
   type Answer,
@@ -47,6 +48,8 @@ const clients = new Map<string, Client>();
 export class Client {
   /** Threads for what only reads, or takes long. */
   readonly side: SideThreads;
+  /** What the engine counts. */
+  readonly gauges: Gauges = newGauges();
   readonly #directory: string;
   readonly #signals = new Int32Array(new SharedArrayBuffer(SIGNALS * 4));
   readonly #watch: DirectoryWatch;
@@ -243,7 +246,7 @@ export class Client {
   }
 
   #start(): void {
-    const thread = new EngineThread(this.#directory, this.#signals, {
+    const thread = new EngineThread(this.#directory, this.#signals, this.gauges, {
       message: (message) => this.#receive(message),
       ended: (error) => this.#ended(error),
     });
@@ -324,6 +327,10 @@ export class Client {
     this.#thread?.post({ kind: "consume", consumer, settings, held: held() });
     this.#keepAlive();
     this.#keepTicking();
+  }
+
+  get consumers(): Iterable<ConsumerRecord> {
+    return this.#consumers.values();
   }
 
   dismiss(consumer: number): void {

@@ -50,6 +50,8 @@ export class Connection {
   /** How long the last transaction held the lock, and how much of that its COMMIT took. */
   heldMs = 0;
   commitMs = 0;
+  /** Pages of the WAL that the last checkpoint had to leave there. */
+  walHeldBack = 0;
   #begunAt = 0;
   #walBytes = 0;
   #commitsSinceCheck = 0;
@@ -222,7 +224,8 @@ export class Connection {
   checkpoint(now: number): void {
     if (now >= this.shortenAt) {
       this.#shortenAfter = now + SHORTEN_INTERVAL_MS;
-      this.#walCheckpoint("TRUNCATE");
+      const { log, checkpointed } = this.#walCheckpoint("TRUNCATE");
+      this.walHeldBack = log - checkpointed;
       this.#walBytes = this.#identity.check();
       return;
     }
@@ -232,6 +235,7 @@ export class Connection {
     const { log } = this.#walCheckpoint("NOOP");
     if (log < this.#checkpointAt) return;
     const after = this.#walCheckpoint("PASSIVE");
+    this.walHeldBack = after.log - after.checkpointed;
     this.#checkpointAt = after.checkpointed < after.log ? after.log + CHECKPOINT_PAGES : CHECKPOINT_PAGES;
   }
 

@@ -1,3 +1,4 @@
+import type { Gauges } from "./gauges.ts";
 import { awaitOutside } from "./leaving.ts";
 import { cellTime, END, type FromEngine, monotonicMs, readClock, SIGNAL, type ToEngine } from "./protocol.ts";
 import { StorageThread } from "./storage-thread.ts";
@@ -15,8 +16,8 @@ export class EngineThread {
   readonly #thread: StorageThread;
   readonly #signals: Int32Array;
 
-  constructor(directory: string, signals: Int32Array, listener: EngineThreadListener) {
-    const data: Omit<EngineThreadData, "port"> = { directory, signals, clock: readClock() };
+  constructor(directory: string, signals: Int32Array, gauges: Gauges, listener: EngineThreadListener) {
+    const data: Omit<EngineThreadData, "port"> = { directory, signals, clock: readClock(), gauges };
     Atomics.store(signals, SIGNAL.end, END.no);
     this.#signals = signals;
     this.#thread = new StorageThread(() => new URL("./thread.js", import.meta.url), data, {

@@ -3,6 +3,7 @@ import { type ClaimContext, ClaimStep, QueueClaims, shareOf } from "./claims.ts"
 import { ClockWatch } from "./clock-watch.ts";
 import { BUSY_SLICE_MS, type Connection } from "./connection.ts";
 import { isConnectionFailure, toStorageError } from "./driver.ts";
+import { countBatch, type Gauges, newGauges, noteHeldBack } from "./gauges.ts";
 import { GroupCommit, type Step } from "./group-commit.ts";
 import { type EngineConsumer, Leases } from "./leases.ts";
 import { Neighbours, POLL_MS } from "./neighbours.ts";
@@ -46,6 +47,8 @@ export interface EngineOptions {
   readonly connection: Connection;
   readonly post: (message: FromEngine) => void;
   readonly signals: Int32Array;
+  /** Where it counts; default: where nobody sees it. */
+  readonly gauges?: Gauges;
   /** Milliseconds since the epoch. */
   readonly clock: () => number;
   readonly monotonic: () => number;
@@ -66,6 +69,7 @@ export class Engine {
   readonly #neighbours: Neighbours;
   readonly #shrinking: Shrinking;
   readonly #signals: Int32Array;
+  readonly #gauges: Gauges;
   readonly #clock: () => number;
   readonly #monotonic: () => number;
   readonly #consumers = new Map<number, EngineConsumer>();
@@ -79,9 +83,10 @@ export class Engine {
   #expireAfter: number | undefined;
   #pauseUntil = 0;
 
-  constructor({ connection, post, signals, clock, monotonic }: EngineOptions) {
+  constructor({ connection, post, signals, gauges = newGauges(), clock, monotonic }: EngineOptions) {
     this.#connection = connection;
     this.#signals = signals;
+    this.#gauges = gauges;
     this.#clock = clock;
     this.#monotonic = monotonic;
     this.#transitions = new Transitions(connection, clock);
@@ -181,6 +186,7 @@ export class Engine {
       ms = this.#nextWait(this.#monotonic(), stalled);
       this.#outbox.flush();
       this.#connection.checkpoint(this.#monotonic());
+      noteHeldBack(this.#gauges, this.#connection.walHeldBack);
     } catch (error) {
       if (isConnectionFailure(error)) this.#connection.close();
       this.#failEverything(toStorageError(error, this.#connection.file));
@@ -231,6 +237,7 @@ export class Engine {
     const startedAt = performance.now();
     const locked = this.#groupCommit.run(steps, slice);
     const tookMs = performance.now() - startedAt;
+    countBatch(this.#gauges, steps.length, locked.length, tookMs, this.#connection.heldMs);
     if (this.#connection.takeForeignCommit()) this.#noticeForeignCommit();
     if (locked.length === 0) for (const pending of taken) this.#pending.done(pending);
     else this.#keepLocked(own, taken, new Set(locked), now);
@@ -328,6 +335,8 @@ export class Engine {
 
   #answerStats(): void {
     if (this.#stats.length === 0) return;
+    // Also whether the files are still ours: whoever reads beside the engine asks this first.
+    if (this.#connection.pollForeignCommit()) this.#noticeForeignCommit();
     // A Python client has opened the file since: the counts must be made anew, which takes a transaction.
     if (this.#connection.layoutChanged() && this.#groupCommit.run([nothing], BUSY_SLICE_MS).length > 0) {
       const now = this.#monotonic();

@@ -25,8 +25,7 @@ export function prepareFiles(directory: string): { readonly file: string; readon
       `${directory} is on ${problem.name}, where SQLite's locks cannot be trusted. Use a directory on a local disk.`,
     );
   }
-  const doubt =
-    problem && `${directory} is on ${problem.name}. Use it from one machine only, or a local disk where possible.`;
+  const doubt = problem && doubtAbout(directory, problem.name);
   const file = path.join(directory, DATABASE_FILE);
   try {
     createPrivately(file);
@@ -47,6 +46,10 @@ export function prepareFiles(directory: string): { readonly file: string; readon
     throw new StorageError("BAD_LOCATION", `${file} is not a file. Choose another directory.`);
   }
   return { file, doubt };
+}
+
+export function doubtAbout(directory: string, filesystem: string): string {
+  return `${directory} is on ${filesystem}. Use it from one machine only, or a local disk where possible.`;
 }
 
 /**

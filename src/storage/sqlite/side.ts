@@ -1,5 +1,6 @@
 import { workerData } from "node:worker_threads";
 import { backup } from "./backup.ts";
+import { diagnose } from "./diagnosis.ts";
 import { toStorageError } from "./driver.ts";
 import { checkIntegrity } from "./integrity.ts";
 import { enterSqlite, leaveSqlite, whileWorking } from "./leaving.ts";
@@ -18,11 +19,12 @@ export interface SideTasks {
   readonly find: typeof find;
   readonly list: typeof list;
   readonly listFailed: typeof listFailed;
+  readonly diagnose: typeof diagnose;
   readonly checkIntegrity: typeof checkIntegrity;
   readonly backup: typeof backup;
   readonly vacuum: typeof vacuum;
 }
-const TASKS: SideTasks = { find, list, listFailed, checkIntegrity, backup, vacuum };
+const TASKS: SideTasks = { find, list, listFailed, diagnose, checkIntegrity, backup, vacuum };
 
 export type TaskName = keyof SideTasks;
 export type TaskInput<N extends TaskName> = Parameters<SideTasks[N]>[0];

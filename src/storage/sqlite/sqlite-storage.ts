@@ -19,10 +19,12 @@ import type {
   QueueStats,
   Settlement,
   Storage,
+  StorageDiagnostics,
   StorageSettings,
   Wait,
 } from "../storage.ts";
 import { Client } from "./client.ts";
+import { readGauges } from "./gauges.ts";
 import { weightOf } from "./outgoing.ts";
 import {
   type Answer,
@@ -41,6 +43,7 @@ import {
   type StatsCommand,
 } from "./protocol.ts";
 import type { Demand } from "./request.ts";
+import { longestRunning } from "./running.ts";
 import type { TaskInput, TaskName, TaskResult } from "./side.ts";
 import { Tally } from "./tally.ts";
 
@@ -162,6 +165,20 @@ class SqliteStorage implements Storage {
 
   listFailed(which: FailedRequest): Promise<FailedRecord[]> {
     return this.#look("listFailed", { queue: this.#origin.queue, which });
+  }
+
+  async diagnostics(): Promise<StorageDiagnostics> {
+    const { queue, fsync } = this.#origin;
+    const client = this.#open();
+    const report = await this.#look("diagnose", { queue });
+    return {
+      ...report,
+      ...readGauges(client.gauges),
+      ...longestRunning(client.consumers, queue),
+      synchronous: fsync ? 2 : 1,
+      durabilityMode: fsync ? "full" : "normal",
+      busyTimeoutMs: LOCK_MS,
+    };
   }
 
   /** Reads beside the engine, which first opens the file if need be, and sees whether it is still the same. */

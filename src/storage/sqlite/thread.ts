@@ -1,7 +1,9 @@
 import { type MessagePort, receiveMessageOnPort, workerData } from "node:worker_threads";
 import { Connection } from "./connection.ts";
-import { type Driver, isSafeSqlite, loadDriver, toStorageError } from "./driver.ts";
+import { unsafeSqlite } from "./doubts.ts";
+import { type Driver, loadDriver, toStorageError } from "./driver.ts";
 import { Engine } from "./engine.ts";
+import { countWakeUp, type Gauges } from "./gauges.ts";
 import { whileWorking } from "./leaving.ts";
 import { Lookout } from "./lookout.ts";
 import { errorOnWire } from "./outbox.ts";
@@ -23,22 +25,23 @@ import { type PackedToEngine, packFromEngine, unpackToEngine } from "./wire.ts";
  */
 export interface EngineThreadData extends ThreadData {
   readonly clock: ClockReading;
+  readonly gauges: Gauges;
 }
 
 const LONGEST_WAIT_MS = 0x7fff_ffff;
 
-function run({ directory, port, signals, clock }: EngineThreadData): void {
+function run({ directory, port, signals, clock, gauges }: EngineThreadData): void {
   setClockBy(clock);
-  const engine = whileWorking(signals, () => open(directory, port, signals));
+  const engine = whileWorking(signals, () => open(directory, port, signals, gauges));
   if (engine === undefined) return;
   try {
-    pump(engine, port, signals);
+    pump(engine, port, signals, gauges);
   } finally {
     whileWorking(signals, () => engine.close());
   }
 }
 
-function open(directory: string, port: MessagePort, signals: Int32Array): Engine | undefined {
+function open(directory: string, port: MessagePort, signals: Int32Array, gauges: Gauges): Engine | undefined {
   const post = (message: FromEngine): void => {
     const transfer: ArrayBuffer[] = [];
     port.postMessage(packFromEngine(message, transfer), transfer);
@@ -47,7 +50,7 @@ function open(directory: string, port: MessagePort, signals: Int32Array): Engine
     const driver = loadDriver();
     const cancelled = (): boolean => Atomics.load(signals, SIGNAL.end) !== END.no;
     const connection = new Connection({ directory, driver, cancelled });
-    const engine = new Engine({ connection, post, signals, clock: Date.now, monotonic: monotonicMs });
+    const engine = new Engine({ connection, post, signals, gauges, clock: Date.now, monotonic: monotonicMs });
     post({ kind: "ready", warnings: warningsOf(driver, connection) });
     return engine;
   } catch (error) {
@@ -56,19 +59,15 @@ function open(directory: string, port: MessagePort, signals: Int32Array): Engine
   }
 }
 
-function warningsOf({ name, sqliteVersion }: Driver, { doubt }: Connection): WarningOnWire[] {
+function warningsOf(driver: Driver, { doubt }: Connection): WarningOnWire[] {
   const warnings: WarningOnWire[] = [];
   if (doubt !== undefined) warnings.push({ code: "LOCALQUEUE_FILESYSTEM", message: doubt });
-  if (!isSafeSqlite(sqliteVersion)) {
-    const message =
-      `${name} carries SQLite ${sqliteVersion}, which can corrupt a database that several processes write. ` +
-      "Upgrade to Node 22.22.3, 24.15 or newer, or install better-sqlite3@~12.11.";
-    warnings.push({ code: "LOCALQUEUE_UNSAFE_SQLITE", message });
-  }
+  const unsafe = unsafeSqlite(driver);
+  if (unsafe !== undefined) warnings.push({ code: "LOCALQUEUE_UNSAFE_SQLITE", message: unsafe });
   return warnings;
 }
 
-function pump(engine: Engine, port: MessagePort, signals: Int32Array): void {
+function pump(engine: Engine, port: MessagePort, signals: Int32Array, gauges: Gauges): void {
   const lookout = new Lookout();
   for (;;) {
     let busy = false;
@@ -83,7 +82,7 @@ function pump(engine: Engine, port: MessagePort, signals: Int32Array): void {
     const ms = whileWorking(signals, () => engine.step());
     if (ms === undefined) return;
     if (ms === 0 || (busy && lookout.sees(() => Atomics.load(signals, SIGNAL.wake) !== seen))) continue;
-    Atomics.wait(signals, SIGNAL.wake, seen, Math.min(ms, LONGEST_WAIT_MS));
+    countWakeUp(gauges, Atomics.wait(signals, SIGNAL.wake, seen, Math.min(ms, LONGEST_WAIT_MS)));
   }
 }
 
