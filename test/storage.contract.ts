@@ -1,4 +1,5 @@
 import { describe } from "vitest";
+import { careContract } from "./contract/care.ts";
 import { claimingContract } from "./contract/claiming.ts";
 import { lookingContract } from "./contract/looking.ts";
 import { puttingContract } from "./contract/putting.ts";
@@ -12,6 +13,7 @@ export function storageContract(backend: Backend): void {
     transitionsContract(backend);
     puttingContract(backend);
     claimingContract(backend);
+    careContract(backend);
     waitingContract(backend);
     lookingContract(backend);
   });

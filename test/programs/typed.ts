@@ -5,6 +5,9 @@
  */
 import {
   type AttemptOptions,
+  type BackupOptions,
+  type BackupProgress,
+  type BackupReport,
   EmptyError,
   type EngineCounts,
   type Enqueued,
@@ -20,6 +23,11 @@ import {
   type FindOptions,
   type Handler,
   type HandlerContext,
+  type IntegrityMode,
+  type IntegrityOptions,
+  type IntegrityPart,
+  type IntegrityProgress,
+  type IntegrityReport,
   type Job,
   type JobInfo,
   type JobState,
@@ -185,6 +193,24 @@ async function work(queue: SimpleQueue<Email>): Promise<void> {
   same<(typeof worker)[typeof Symbol.asyncDispose], () => Promise<void>>();
 }
 
+async function care(queue: SimpleQueue<Email>): Promise<void> {
+  const mode: IntegrityMode = "quick";
+  const onPart = ({ phase, done, total }: IntegrityProgress): void =>
+    same<[typeof phase, number, number], [IntegrityPart, typeof done, typeof total]>();
+  const check: IntegrityOptions = { mode, maxErrors: 10, onProgress: onPart };
+  const report: IntegrityReport = await queue.checkIntegrity(check);
+  same<typeof report.messages, readonly string[]>();
+  const onPages = ({ phase }: BackupProgress): void => same<typeof phase, "copying" | "verifying">();
+  const backup: BackupOptions = { onProgress: onPages };
+  // Not done here: the directory would have to be a new one, and no job may be in progress.
+  const never = async (): Promise<void> => {
+    const copy: BackupReport = await queue.backup(new URL("file:///backup"), backup);
+    same<typeof copy.verified, true>();
+    await queue.vacuum();
+  };
+  same<ReturnType<typeof never>, Promise<void>>();
+}
+
 function explain(error: unknown): LocalQueueErrorCode | "unknown" {
   if (error instanceof EmptyError) same<typeof error.code, "EMPTY">();
   if (error instanceof LeaseExpiredError) same<typeof error.code, "LEASE_EXPIRED">();
@@ -229,6 +255,7 @@ async function main(): Promise<void> {
   await consume(queue);
   await work(queue);
   await look(queue);
+  await care(queue);
   const refused = mistakes(queue, new Worker(queue, () => {})).length;
   const stats: QueueStats = await queue.stats();
   await queue.close();
