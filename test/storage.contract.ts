@@ -1,5 +1,6 @@
 import { describe } from "vitest";
 import { capacityContract } from "./contract/capacity.ts";
+import { careContract } from "./contract/care.ts";
 import { claimingContract } from "./contract/claiming.ts";
 import { lookingContract } from "./contract/looking.ts";
 import { puttingContract } from "./contract/putting.ts";
@@ -14,6 +15,7 @@ export function storageContract(backend: Backend): void {
     transitionsContract(backend);
     puttingContract(backend);
     claimingContract(backend);
+    careContract(backend);
     waitingContract(backend);
     lookingContract(backend);
     removingContract(backend);

@@ -5,6 +5,9 @@
  */
 import {
   type AttemptOptions,
+  type BackupOptions,
+  type BackupProgress,
+  type BackupReport,
   type ChannelMessages,
   type ClaimMessage,
   EmptyError,
@@ -27,6 +30,11 @@ import {
   type HandlerContext,
   type HandlerEndMessage,
   type HandlerMessage,
+  type IntegrityMode,
+  type IntegrityOptions,
+  type IntegrityPart,
+  type IntegrityProgress,
+  type IntegrityReport,
   type Job,
   type JobInfo,
   type JobState,
@@ -239,6 +247,24 @@ function listen(): void {
   same<Parameters<typeof link>, [message: PutMessage]>();
 }
 
+async function care(queue: SimpleQueue<Email>): Promise<void> {
+  const mode: IntegrityMode = "quick";
+  const onPart = ({ phase, done, total }: IntegrityProgress): void =>
+    same<[typeof phase, number, number], [IntegrityPart, typeof done, typeof total]>();
+  const check: IntegrityOptions = { mode, maxErrors: 10, onProgress: onPart };
+  const report: IntegrityReport = await queue.checkIntegrity(check);
+  same<typeof report.messages, readonly string[]>();
+  const onPages = ({ phase }: BackupProgress): void => same<typeof phase, "copying" | "verifying">();
+  const backup: BackupOptions = { onProgress: onPages };
+  // Not done here: the directory would have to be a new one, and no job may be in progress.
+  const never = async (): Promise<void> => {
+    const copy: BackupReport = await queue.backup(new URL("file:///backup"), backup);
+    same<typeof copy.verified, true>();
+    await queue.vacuum();
+  };
+  same<ReturnType<typeof never>, Promise<void>>();
+}
+
 function explain(error: unknown): LocalQueueErrorCode | "unknown" {
   if (error instanceof EmptyError) same<typeof error.code, "EMPTY">();
   if (error instanceof FullError) same<typeof error.code, "FULL">();
@@ -287,6 +313,7 @@ async function main(): Promise<void> {
   listen();
   await look(queue);
   await clear(queue);
+  await care(queue);
   const refused = mistakes(queue, new Worker(queue, () => {})).length;
   const stats: QueueStats = await queue.stats();
   await queue.close();
