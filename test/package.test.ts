@@ -33,6 +33,34 @@ describe("the package holds what its users need, and nothing else", () => {
   });
 });
 
+describe("the modules are small, and can still be read in a stack trace", () => {
+  const line = (text: string) => text.trim().replace(/\(?file:.*\/|:\d+:\d+\)?$/g, "");
+
+  test("functions, classes and private methods have their names", () => {
+    const text = `import { SimpleQueue, Worker } from "localqueue";
+      try { new SimpleQueue("./data", { unknown: 1 }); } catch (error) { console.log(error.stack); }
+      const queue = new SimpleQueue("./data");
+      const worker = new Worker(queue, () => {});
+      await worker.stop();
+      await worker.run().catch((error) => console.log(error.stack));
+      await queue.close();`;
+    const { output } = installed.runFile("stack.mjs", text);
+    expect(output.split("\n").map(line)).toEqual(
+      expect.arrayContaining([
+        expect.stringMatching(/^at new SimpleQueue queue\.js$/),
+        expect.stringMatching(/^at (Worker\.)?#\w{3,} worker\.js$/),
+        expect.stringMatching(/^at Worker\.run worker\.js$/),
+      ]),
+    );
+  });
+
+  test("in lines of a length that a terminal shows", () => {
+    const lines = readFileSync("dist/queue.js", "utf8").split("\n");
+    expect(lines.length).toBeGreaterThan(50);
+    expect(lines.filter((text) => text.length > 500)).toEqual([]);
+  });
+});
+
 describe("the installed package works", () => {
   const program = `
     const queue = new SimpleQueue("./data", { name: NAME });
