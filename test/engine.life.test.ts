@@ -179,12 +179,15 @@ function sabotaged(ending: string): URL {
   fs.cpSync(new URL("../dist/", import.meta.url), path.join(directory, "dist"), { recursive: true });
   fs.symlinkSync(new URL("../node_modules", import.meta.url), path.join(directory, "node_modules"));
   fs.writeFileSync(path.join(directory, "package.json"), '{ "type": "module" }');
-  const thread = path.join(directory, "dist/storage/sqlite/thread.js");
-  const source = fs.readFileSync(thread, "utf8");
-  const receives = "engine.receive(message);";
-  expect(source).toContain(receives);
-  const bad = `if (message.kind === "batch" && message.commands.some(({ queue }) => queue === "bad")) { ${ending} }`;
-  fs.writeFileSync(thread, source.replace(receives, `${bad} ${receives}`));
+  fs.appendFileSync(
+    path.join(directory, "dist/storage/sqlite/engine.js"),
+    `
+    const { receive } = Engine.prototype;
+    Engine.prototype.receive = function (message) {
+      if (message.kind === "batch" && message.commands.some(({ queue }) => queue === "bad")) { ${ending} }
+      receive.call(this, message);
+    };`,
+  );
   return pathToFileURL(`${path.join(directory, "dist")}/`);
 }
 

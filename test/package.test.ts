@@ -12,14 +12,14 @@ beforeAll(() => {
 afterAll(() => installed.remove());
 
 describe("the package holds what its users need, and nothing else", () => {
-  test("every module, the types of the public ones, and four pages", () => {
+  test("every module, one file of types, and four pages", () => {
     const files = installed.packed.files.map((file) => file.path).sort();
     const types = files.filter((file) => file.endsWith(".d.ts"));
     const sources = readdirSync("src", { recursive: true, encoding: "utf8" }).filter((file) => file.endsWith(".ts"));
     const modules = sources.map((file) => `dist/${file.replace(/\.ts$/, ".js")}`);
     const others = files.filter((file) => !types.includes(file));
     expect(others).toEqual([...modules, "CHANGELOG.md", "LICENSE", "README.md", "package.json"].sort());
-    expect(types.filter((file) => /^dist\/(cli|storage\/sqlite)\//.test(file))).toEqual([]);
+    expect(types).toEqual(["dist/types/index.d.ts"]);
   });
 
   test("less than 300 kB of it", () => {
@@ -30,6 +30,34 @@ describe("the package holds what its users need, and nothing else", () => {
     const modules = readdirSync("dist", { recursive: true, encoding: "utf8" }).filter((file) => file.endsWith(".js"));
     const texts = modules.map((file) => readFileSync(path.join("dist", file), "utf8"));
     expect(texts.filter((text) => text.includes("sourceMappingURL"))).toEqual([]);
+  });
+});
+
+describe("the modules are small, and can still be read in a stack trace", () => {
+  const line = (text: string) => text.trim().replace(/\(?file:.*\/|:\d+:\d+\)?$/g, "");
+
+  test("functions, classes and private methods have their names", () => {
+    const text = `import { SimpleQueue, Worker } from "localqueue";
+      try { new SimpleQueue("./data", { unknown: 1 }); } catch (error) { console.log(error.stack); }
+      const queue = new SimpleQueue("./data");
+      const worker = new Worker(queue, () => {});
+      await worker.stop();
+      await worker.run().catch((error) => console.log(error.stack));
+      await queue.close();`;
+    const { output } = installed.runFile("stack.mjs", text);
+    expect(output.split("\n").map(line)).toEqual(
+      expect.arrayContaining([
+        expect.stringMatching(/^at new SimpleQueue queue\.js$/),
+        expect.stringMatching(/^at (Worker\.)?#\w{3,} worker\.js$/),
+        expect.stringMatching(/^at Worker\.run worker\.js$/),
+      ]),
+    );
+  });
+
+  test("in lines of a length that a terminal shows", () => {
+    const lines = readFileSync("dist/queue.js", "utf8").split("\n");
+    expect(lines.length).toBeGreaterThan(50);
+    expect(lines.filter((text) => text.length > 500)).toEqual([]);
   });
 });
 

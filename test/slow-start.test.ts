@@ -14,8 +14,11 @@ async function packageOnBusyMachine(startMs: number): Promise<typeof localqueue>
   fs.writeFileSync(path.join(directory, "package.json"), '{ "type": "module" }');
   fs.symlinkSync(path.join(root, "node_modules"), path.join(directory, "node_modules"));
   const thread = path.join(directory, "dist/storage/sqlite/thread.js");
-  const pause = `Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, ${startMs});\n`;
-  fs.writeFileSync(thread, fs.readFileSync(thread, "utf8").replace(/^run\(/m, `${pause}run(`));
+  const pause = `Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, ${startMs});`;
+  const source = fs.readFileSync(thread, "utf8");
+  const starts = "run(workerData)";
+  if (!source.includes(starts)) throw new Error(`The thread does not start with ${starts}`);
+  fs.writeFileSync(thread, source.replace(starts, `${pause}${starts}`));
   return import(pathToFileURL(path.join(directory, "dist/index.js")).href);
 }
 
