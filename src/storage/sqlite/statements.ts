@@ -13,7 +13,7 @@ const HELD = "id = :id AND queue = :queue AND status = 1 AND receipt = :receipt 
 export const safe = (column: string): string => `max(min(${column}, 9007199254740991), -9007199254740991)`;
 
 /** Longer payloads are handed from thread to thread as bytes, without a copy. */
-export const TEXT_BYTES: number = 64 * 1024;
+const TEXT_BYTES = 64 * 1024;
 
 /** Rows that a claim moves along before it takes its own; the engine drains longer queues of them in slices. */
 export const SLICE = 100;
