@@ -38,6 +38,8 @@ const ACCESS: Readonly<Record<StatementName, readonly string[]>> = {
   resetClock: [],
   clock: [],
   queues: [],
+  pageCount: [],
+  freePages: [],
   dataVersion: [],
   schemaVersion: [],
 };

@@ -3,7 +3,9 @@ import path from "node:path";
 import { StorageError } from "../../errors.ts";
 import { type Database, type Driver, isConnectionFailure, storageErrorCode, toStorageError } from "./driver.ts";
 import { assertOneLibrary, FileIdentity, prepareFiles } from "./files.ts";
+import { Reserve } from "./reserve.ts";
 import { assertCompatible, completeSchema, countsAreTriggered, isComplete, migrate } from "./schema.ts";
+import { Space } from "./space.ts";
 import { prepareStatements, type Statements } from "./statements.ts";
 
 /** The longest that one attempt waits inside SQLite for a lock; between attempts the engine looks after its callers. */
@@ -12,6 +14,9 @@ export const BUSY_SLICE_MS = 50;
 const OPEN_DEADLINE_MS = 30_000;
 const PAGE_BYTES = 4096;
 const CHECKPOINT_PAGES = 4000;
+/** On a full disk: a shorter log is not worth a checkpoint; a longer one gives its room back. */
+const SHORT_LOG_PAGES = 64;
+const LONG_LOG_BYTES = 2 * CHECKPOINT_PAGES * PAGE_BYTES;
 /** A WAL that a long reader lets grow beyond this is made to restart, in short attempts. */
 const RESTART_PAGES = (64 * 1024 * 1024) / PAGE_BYTES;
 const RESTART_INTERVAL_MS = 1000;
@@ -30,6 +35,7 @@ export class Connection {
   readonly file: string;
   /** What the program should be warned of about the place of the file. */
   readonly doubt: string | undefined;
+  readonly space: Space;
   readonly #options: ConnectionOptions;
   readonly #identity: FileIdentity;
   /** Tells `assertOneLibrary` that one of the descriptors of the file is ours. */
@@ -53,7 +59,7 @@ export class Connection {
   #begunAt = 0;
   #walBytes = 0;
   #commitsSinceCheck = 0;
-  #checkpointAt = CHECKPOINT_PAGES;
+  #checkpointAt = 0;
 
   constructor(options: ConnectionOptions) {
     this.#options = options;
@@ -62,6 +68,7 @@ export class Connection {
     this.doubt = doubt;
     this.#identity = new FileIdentity(this.file);
     assertOneLibrary(this.file, options.driver.name);
+    this.space = new Space({ file, reserve: new Reserve(options.directory), freeInFile: () => this.#freeInFile() });
     this.#open();
   }
 
@@ -102,7 +109,16 @@ export class Connection {
       this.countsAreTriggered = countsAreTriggered(db);
     } catch (error) {
       this.close();
-      throw toStorageError(error, this.file);
+      if (this.space.relieves(error)) this.#open();
+      else throw toStorageError(error, this.file);
+    }
+  }
+
+  #freeInFile(): number {
+    try {
+      return Number(this.#statements?.freePages.get()?.["freelist_count"] ?? 0) * PAGE_BYTES;
+    } catch {
+      return 0;
     }
   }
 
@@ -219,26 +235,48 @@ export class Connection {
    * never lets the WAL restart. A long reader can hold it back; then it is made to restart in short attempts.
    */
   checkpoint(now: number): void {
+    this.space.keepUp(this.#walBytes, now);
+    if (this.space.short) return this.#checkpointInShortage();
+    const limit = this.space.logPages(CHECKPOINT_PAGES, this.#walBytes);
     // The file only grows; how much of it is in use is asked for rarely.
-    if (this.#walBytes < CHECKPOINT_PAGES * PAGE_BYTES || this.#commitsSinceCheck < COMMITS_PER_CHECK) return;
+    const seldom = limit < CHECKPOINT_PAGES ? 1 : COMMITS_PER_CHECK;
+    if (this.#walBytes < limit * PAGE_BYTES || this.#commitsSinceCheck < seldom) return;
     this.#commitsSinceCheck = 0;
     const { log } = this.#walCheckpoint("NOOP");
-    if (log < this.#checkpointAt) return;
+    if (log < Math.max(limit, this.#checkpointAt)) return;
     const restart = log >= RESTART_PAGES && now >= this.#restartAfter;
     if (restart) this.#restartAfter = now + RESTART_INTERVAL_MS;
     const after = this.#walCheckpoint(restart ? "RESTART" : "PASSIVE");
-    this.#checkpointAt = after.checkpointed < after.log ? after.log + CHECKPOINT_PAGES : CHECKPOINT_PAGES;
+    this.#checkpointAt = after.checkpointed < after.log ? after.log + limit : 0;
+  }
+
+  /**
+   * On a full disk the log is moved into the database, and starts over, before it needs room: but only if the database
+   * finds the room to grow, since half a checkpoint would take that in vain.
+   */
+  #checkpointInShortage(): void {
+    if (!this.space.takeAlarm() && this.#commitsSinceCheck === 0) return;
+    this.#commitsSinceCheck = 0;
+    this.#walBytes = this.#identity.check();
+    const pages = Number(this.statements.pageCount.get()?.["page_count"]);
+    if (!this.space.provides(pages * PAGE_BYTES - fs.statSync(this.file).size)) return;
+    const long = this.#walBytes > LONG_LOG_BYTES;
+    const due = Math.max(SHORT_LOG_PAGES, this.#walBytes / PAGE_BYTES / 2);
+    if (!long && this.#walCheckpoint("NOOP").log < due) return;
+    const { log, checkpointed } = this.#walCheckpoint(long ? "TRUNCATE" : "PASSIVE");
+    if (checkpointed === log) this.space.eased();
   }
 
   /** Pages in the WAL, and how many of them are in the database. A reader may be in the way, which is no error. */
-  #walCheckpoint(mode: "NOOP" | "PASSIVE" | "RESTART"): { log: number; checkpointed: number } {
+  #walCheckpoint(mode: "NOOP" | "PASSIVE" | "RESTART" | "TRUNCATE"): { log: number; checkpointed: number } {
     try {
       const row = (this.#db as Database).prepare(`PRAGMA wal_checkpoint(${mode})`).get();
       return { log: Number(row?.["log"]), checkpointed: Number(row?.["checkpointed"]) };
     } catch (error) {
       // Nobody's misfortune: what was committed is safe in the WAL, and later commits bring another attempt.
       if (isConnectionFailure(error)) this.close();
-      return { log: 0, checkpointed: 0 };
+      this.space.relieves(error);
+      return { log: 0, checkpointed: -1 };
     }
   }
 

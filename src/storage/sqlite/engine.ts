@@ -224,7 +224,7 @@ export class Engine {
     if (steps.length === 0) return;
     const slice = Math.max(0, Math.min(BUSY_SLICE_MS, ...taken.map(({ step }) => step.lockEndsAt - now)));
     const startedAt = performance.now();
-    const locked = this.#groupCommit.run(steps, slice);
+    const locked = this.#groupCommit.run(this.#connection.space.admit(steps, now), slice);
     const tookMs = performance.now() - startedAt;
     if (this.#connection.takeForeignCommit()) this.#noticeForeignCommit();
     if (locked.length === 0) for (const pending of taken) this.#pending.done(pending);

@@ -47,6 +47,8 @@ export type StatementName =
   | "resetClock"
   | "clock"
   | "queues"
+  | "pageCount"
+  | "freePages"
   | "dataVersion"
   | "schemaVersion";
 
@@ -155,6 +157,8 @@ export const SQL: Readonly<Record<StatementName, string>> = {
   clock: `SELECT max(${safe("clock")}) AS clock FROM localqueue_counts`,
   queues: `SELECT queue FROM localqueue_counts`,
 
+  pageCount: "PRAGMA page_count",
+  freePages: "PRAGMA freelist_count",
   dataVersion: "PRAGMA data_version",
   schemaVersion: "PRAGMA schema_version",
 };

@@ -39,6 +39,7 @@ export abstract class CommandStep<C extends Command = Command> implements Step {
 }
 
 export class PutStep extends CommandStep<PutCommand> {
+  readonly refusedWhen = "short";
   #enqueued: Enqueued[] = [];
   #now = 0;
 
