@@ -68,7 +68,7 @@ export class Connection {
     this.doubt = doubt;
     this.#identity = new FileIdentity(this.file);
     assertOneLibrary(this.file, options.driver.name);
-    this.space = new Space({ file, reserve: new Reserve(options.directory), freeInFile: () => this.#freeInFile() });
+    this.space = new Space({ file, reserve: new Reserve(file), freeInFile: () => this.#freeInFile() });
     this.#open();
   }
 

@@ -173,7 +173,7 @@ export class GroupCommit {
       return happened;
     } catch (error) {
       this.#rollback(true);
-      return this.#connection.space.relieves(error) ? this.#verify(steps, fsync) : undefined;
+      return this.#connection.space.relieves(error, []) ? this.#verify(steps, fsync) : undefined;
     }
   }
 }

@@ -6,7 +6,7 @@ const MIB = 1024 * 1024;
 /** What the first release of a whole reserve gives, and the last. */
 const PIECE = MIB / 2;
 
-export const RESERVE_FILE = "localqueue.reserve";
+const RESERVE_FILE = "localqueue.reserve";
 
 /**
  * A file that does nothing but take up room, until the disk is full: then it is shortened, and what was in its way can
@@ -14,14 +14,15 @@ export const RESERVE_FILE = "localqueue.reserve";
  * reserve is some full MiB long, one that was drawn on is not. Where it cannot be made, there is none.
  */
 export class Reserve {
-  readonly #directory: string;
+  readonly #database: string;
   readonly #file: string;
   /** Its length as it was seen last; `undefined` = there is none. */
   #bytes: number | undefined;
 
-  constructor(directory: string) {
-    this.#directory = directory;
-    this.#file = path.join(directory, RESERVE_FILE);
+  /** Stands beside that file. */
+  constructor(database: string) {
+    this.#database = database;
+    this.#file = path.join(path.dirname(database), RESERVE_FILE);
     this.look();
   }
 
@@ -53,7 +54,7 @@ export class Reserve {
   /** Bytes that this process may still write to the disk; infinite where the system does not tell. */
   free(): number {
     try {
-      const { bavail, bfree, bsize } = fs.statfsSync(this.#directory);
+      const { bavail, bfree, bsize } = fs.statfsSync(path.dirname(this.#database));
       return (process.geteuid?.() === 0 ? bfree : bavail) * bsize;
     } catch {
       return Number.POSITIVE_INFINITY;
@@ -66,8 +67,10 @@ export class Reserve {
     const from = this.bytes;
     const more = MIB - (from % MIB);
     const { O_CREAT, O_EXCL, O_NOFOLLOW = 0, O_WRONLY } = fs.constants;
-    const mode = this.#bytes === undefined ? O_CREAT | O_EXCL | O_WRONLY : O_WRONLY | O_NOFOLLOW;
-    return this.#change(mode, (fd) => {
+    const flags = this.#bytes === undefined ? O_CREAT | O_EXCL | O_WRONLY : O_WRONLY | O_NOFOLLOW;
+    return this.#change(flags, (fd) => {
+      // Whoever may write the database may need the reserve.
+      if (from === 0) fs.fchmodSync(fd, fs.statSync(this.#database).mode & 0o666);
       // Zeros would take no room on a file system that compresses.
       const noise = randomFillSync(Buffer.allocUnsafe(more));
       try {
@@ -88,9 +91,9 @@ export class Reserve {
     return this.#change(O_WRONLY | O_NOFOLLOW, (fd) => fs.ftruncateSync(fd, Math.max(rest, 0)));
   }
 
-  #change(mode: number, change: (fd: number) => void): boolean {
+  #change(flags: number, change: (fd: number) => void): boolean {
     try {
-      const fd = fs.openSync(this.#file, mode, 0o600);
+      const fd = fs.openSync(this.#file, flags, 0o600);
       try {
         change(fd);
       } finally {

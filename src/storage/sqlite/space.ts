@@ -5,6 +5,8 @@ import { Reserve } from "./reserve.ts";
 const MIB = 1024 * 1024;
 /** A disk with less is full. Puts go on when there is so much. */
 const ROOM_BYTES = 4 * MIB;
+/** A put of more needs room twice, in the log and in the database, and is not tried if there is none. */
+const LARGE_BYTES = 4 * MIB;
 /** Somebody fills the reserve up at the moment, if a disk with so much left has one that was drawn on. */
 const SCANT_BYTES = 2 * MIB;
 /** So much room inside the file serves as well, while it lasts. */
@@ -31,6 +33,8 @@ const RELAPSE_MS = 10_000;
 interface Refusable {
   /** `short`: on a full disk. `spent`: when the reserve is used up as well. Otherwise never. */
   readonly refusedWhen?: "short" | "spent";
+  /** What it brings along. */
+  readonly bytes?: number;
   fail(error: StorageError): void;
 }
 
@@ -60,7 +64,8 @@ export class Space {
   #packed = false;
   #lookAt = 0;
   #growAt = 0;
-  #checkAt: number | undefined;
+  #checkAt = 0;
+  #now = 0;
   #pauseMs = FIRST_PAUSE_MS;
   #leftAt = Number.NEGATIVE_INFINITY;
 
@@ -71,36 +76,44 @@ export class Space {
 
   /** Those of a batch for which there may be room; the others are told at once that there is none. */
   admit<S extends Refusable>(steps: readonly S[], now: number): readonly S[] {
+    this.#now = now;
     if (this.short) this.#tryToLeave(now);
     else if (now >= this.#lookAt && steps.some(({ refusedWhen }) => refusedWhen === "short")) this.#look(now);
-    return this.refuse(steps);
+    const large = steps.filter(({ bytes = 0 }) => bytes > LARGE_BYTES);
+    if (large.length === 0) return this.refuse(steps);
+    const free = this.#reserve.free();
+    return this.refuse(this.#without(steps, ({ bytes = 0 }) => bytes > LARGE_BYTES && 2 * bytes + ROOM_BYTES > free));
   }
 
   refuse<S extends Refusable>(steps: readonly S[], cause?: unknown): readonly S[] {
     if (!this.short) return steps;
-    const refused = new Set(steps.filter(this.#refusing()));
-    if (refused.size === 0) return steps;
-    const text = "The disk is full. Free some space: puts go on by themselves as soon as there are a few MiB.";
-    const error = new StorageError("DISK_FULL", `${text} (${this.#options.file})`, { cause });
-    for (const step of refused) step.fail(error);
-    return steps.filter((step) => !refused.has(step));
+    return this.#without(steps, this.#refusing(), cause);
+  }
+
+  #without<S extends Refusable>(steps: readonly S[], refused: (step: S) => boolean, cause?: unknown): readonly S[] {
+    const text = "The disk is full. Free some space: puts go on by themselves as soon as there is enough.";
+    return steps.filter((step) => {
+      if (!refused(step)) return true;
+      step.fail(new StorageError("DISK_FULL", `${text} (${this.#options.file})`, { cause }));
+      return false;
+    });
   }
 
   /**
    * Draws on the reserve if this error means that the disk is full. Returns whether another attempt is worth while,
-   * without those steps that are `refuse`d now. A put that found no room although others would asked for much: that is
-   * its own misfortune.
+   * without those steps that are `refuse`d now. Where the disk has room for others, a put that found none asked for
+   * much, which is its own misfortune; but a batch without puts is never too large, whatever the disk says of itself.
    */
-  relieves(error: unknown, steps: readonly Refusable[] = []): boolean {
+  relieves(error: unknown, steps?: readonly Refusable[]): boolean {
     if (storageErrorCode(error) !== "DISK_FULL") return false;
-    const byPut = !this.short && steps.some(({ refusedWhen }) => refusedWhen === "short");
-    if (byPut && this.#reserve.free() >= ROOM_BYTES) return false;
+    const modest = steps?.every(({ refusedWhen }) => refusedWhen !== "short");
+    if (!this.short && !modest && this.#reserve.free() >= ROOM_BYTES) return false;
     this.#enter();
     this.#alarm = true;
     this.#packed = true;
     const released = this.#reserve.release();
     this.#spent = this.#reserve.isSpent;
-    return released || steps.some(this.#refusing());
+    return released || (steps ?? []).some(this.#refusing());
   }
 
   #refusing(): (step: Refusable) => boolean {
@@ -111,7 +124,9 @@ export class Space {
   #enter(): void {
     if (this.short) return;
     this.short = true;
-    this.#checkAt = undefined;
+    const relapsed = this.#now - this.#leftAt < RELAPSE_MS;
+    this.#pauseMs = relapsed ? Math.min(this.#pauseMs * 2, LONGEST_PAUSE_MS) : FIRST_PAUSE_MS;
+    this.#checkAt = this.#now + this.#pauseMs;
   }
 
   /** Another process may have drawn on the reserve. */
@@ -122,11 +137,6 @@ export class Space {
   }
 
   #tryToLeave(now: number): void {
-    if (this.#checkAt === undefined) {
-      const relapsed = now - this.#leftAt < RELAPSE_MS;
-      this.#pauseMs = relapsed ? Math.min(this.#pauseMs * 2, LONGEST_PAUSE_MS) : FIRST_PAUSE_MS;
-      this.#checkAt = now + this.#pauseMs;
-    }
     if (now < this.#checkAt) return;
     this.#checkAt = now + this.#pauseMs;
     this.#packed = false;

@@ -47,6 +47,10 @@ export class PutStep extends CommandStep<PutCommand> {
     super(command, lockEndsAt, outbox, command.entries.length > 1);
   }
 
+  get bytes(): number {
+    return this.command.bytes;
+  }
+
   override execute(transitions: Transitions): void {
     this.#now = transitions.now();
     const { queue, entries } = this.command;
