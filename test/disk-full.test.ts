@@ -22,8 +22,8 @@ interface Scene {
 }
 
 /** A queue on a small disk, with jobs that are held. */
-async function open(kind: DiskKind, { mib = 24, jobs = 30, held = 20, text = "x" } = {}): Promise<Scene> {
-  const disk = new SmallDisk(kind, mib);
+async function open(kind: DiskKind, { mib = 24, jobs = 30, held = 20, text = "x", block = "4096" } = {}): Promise<Scene> {
+  const disk = new SmallDisk(kind, mib, block);
   const directory = path.join(disk.directory, "queue");
   const queue = openQueue({ directory });
   for (let i = 0; i < jobs; i++) await queue.put({ i, text });
@@ -89,19 +89,30 @@ describeSmallDisks("a full disk", () => {
     });
 
     test("that another program filled: the same, for as long as one likes, in old processes and in new ones", async () => {
-      const { disk, directory, queue, held } = await open(kind, { jobs: 1_500, held: 40, text: "x".repeat(1_000) });
+      const { disk, directory, queue, held } = await open(kind, { mib: 64, jobs: 1_500, held: 40, text: "x".repeat(1_000) });
       disk.fill();
+      await putUntilFull(queue, 10_000);
       await settle(held.slice(0, 20));
       await expect(queue.put("one more")).rejects.toMatchObject(NO_ROOM);
       await work(queue, 1_000);
       await queue.close();
       disk.fill();
+      expect(reserveOf(directory)).toBeGreaterThan(0);
       const anew = new RemoteQueue(directory);
       const job = await anew.get();
       await anew.call("ack", job);
       await expect(anew.call("put", "one more")).rejects.toMatchObject({ code: "DISK_FULL" });
       await anew.end();
     });
+  });
+
+  test("with small blocks does not kill a process that opens the queue", async () => {
+    const { disk, directory, queue } = await open("ext4", { block: "1024", held: 0 });
+    await queue.close();
+    disk.fill();
+    const other = new RemoteQueue(directory);
+    await other.call("ack", await other.get());
+    await other.end();
   });
 
   test("is known to the other processes as soon as one has drawn on the reserve", async () => {
@@ -179,7 +190,7 @@ describeSmallDisks("a full disk", () => {
   });
 
   test("takes puts again once rows of its own were deleted, since the file has room inside", async () => {
-    const { disk, directory, queue, held } = await open("tmpfs", { mib: 40, jobs: 40, text: "x".repeat(500_000) });
+    const { disk, directory, queue, held } = await open("tmpfs", { mib: 60, jobs: 120, held: 110, text: "x".repeat(100_000) });
     disk.fill();
     await putUntilFull(queue, 10_000);
     await settle(held);
@@ -187,7 +198,7 @@ describeSmallDisks("a full disk", () => {
     database.exec("DELETE FROM messages WHERE status = 2");
     database.close();
     await putAtLast(queue, 5_000);
-    for (let i = 0; i < 5; i++) await queue.put({ text: "x".repeat(500_000) });
+    for (let i = 0; i < 30; i++) await queue.put({ text: "x".repeat(100_000) });
     expect(disk.free).toBeLessThan(2 * 1024 * 1024);
   });
 

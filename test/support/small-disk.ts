@@ -13,7 +13,7 @@ export class SmallDisk {
   readonly directory: string;
   readonly #fillers: string[] = [];
 
-  constructor(kind: DiskKind, mib: number) {
+  constructor(kind: DiskKind, mib: number, block = "4096") {
     const place = tempDirectory();
     this.directory = path.join(place, "disk");
     fs.mkdirSync(this.directory);
@@ -22,7 +22,7 @@ export class SmallDisk {
       const image = path.join(place, "image");
       fs.writeFileSync(image, "");
       fs.truncateSync(image, mib * MIB);
-      run("mkfs.ext4", "-q", "-m", "0", image);
+      run("mkfs.ext4", "-q", "-m", "0", "-b", block, image);
       run("mount", "-o", "loop", image, this.directory);
     }
     onTestFinished(() => void run("umount", "--lazy", this.directory));

@@ -82,6 +82,7 @@ export class Connection {
   }
 
   #open(): void {
+    this.space.prepareToOpen();
     try {
       this.#mark = fs.openSync(path.dirname(this.file), "r");
       const db = this.#options.driver.open(this.file);
@@ -262,9 +263,10 @@ export class Connection {
     if (!this.space.provides(pages * PAGE_BYTES - fs.statSync(this.file).size)) return;
     const long = this.#walBytes > LONG_LOG_BYTES;
     const due = Math.max(SHORT_LOG_PAGES, this.#walBytes / PAGE_BYTES / 2);
-    if (!long && this.#walCheckpoint("NOOP").log < due) return;
-    const { log, checkpointed } = this.#walCheckpoint(long ? "TRUNCATE" : "PASSIVE");
-    if (checkpointed === log) this.space.eased();
+    const before = this.#walCheckpoint("NOOP");
+    const { log, checkpointed } =
+      long || before.log >= due ? this.#walCheckpoint(long ? "TRUNCATE" : "PASSIVE") : before;
+    if (checkpointed === log || (log < due && checkpointed >= 0)) this.space.eased();
   }
 
   /** Pages in the WAL, and how many of them are in the database. A reader may be in the way, which is no error. */

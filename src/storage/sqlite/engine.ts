@@ -214,7 +214,7 @@ export class Engine {
     if (stalled) this.#own.push(...this.#leases.takeUnstarted().map((lease) => new TakeBackStep(lease)));
     const renewal = this.#leases.renewalStep(now, silentMs);
     const own = this.#own.splice(0);
-    const taken = this.#pending.take(this.#connection.commitMs);
+    const taken = this.#pending.take(this.#connection.commitMs, this.#connection.space.callers);
     const steps: Step[] = [...(renewal === undefined ? [] : [renewal]), ...own, ...taken.map(({ step }) => step)];
     if (!stalled) steps.push(...this.#claimSteps(taken, steps.length > 0));
     if (repair !== undefined) {
@@ -266,7 +266,8 @@ export class Engine {
   }
 
   #claimStep(claims: QueueClaims): ClaimStep {
-    return new ClaimStep(claims, this.#claimContext(), shareOf(claims.waiters.length, this.#connection.commitMs));
+    const share = Math.min(shareOf(claims.waiters.length, this.#connection.commitMs), this.#connection.space.callers);
+    return new ClaimStep(claims, this.#claimContext(), share);
   }
 
   #findsWork(claims: QueueClaims, wall: number): boolean {

@@ -3,14 +3,12 @@ import { storageErrorCode } from "./driver.ts";
 import { Reserve } from "./reserve.ts";
 
 const MIB = 1024 * 1024;
-/** A disk with less is full. Puts go on when there is so much. */
+/** A disk with less is full. Puts go on when there is so much, or so much inside the file while that lasts. */
 const ROOM_BYTES = 4 * MIB;
 /** A put of more needs room twice, in the log and in the database, and is not tried if there is none. */
 const LARGE_BYTES = 4 * MIB;
 /** Somebody fills the reserve up at the moment, if a disk with so much left has one that was drawn on. */
 const SCANT_BYTES = 2 * MIB;
-/** So much room inside the file serves as well, while it lasts. */
-const ROOM_IN_FILE_BYTES = 8 * MIB;
 /** What a checkpoint is to leave. */
 const MARGIN_BYTES = 256 * 1024;
 /** In ordinary use the log does not grow beyond 17 MiB. */
@@ -21,6 +19,9 @@ const PAGE_BYTES = 4096;
 const LEAST_LOG_PAGES = 128;
 /** What the last batch may add to a log that was short enough before it. */
 const BATCH_BYTES = 2 * MIB;
+
+/** On a full disk, so that the log can start over before the next. */
+const CALLERS_IN_SHORTAGE = 4;
 
 const LOOK_MS = 20;
 const GROW_RETRY_MS = 1000;
@@ -74,6 +75,11 @@ export class Space {
     this.#reserve = options.reserve;
   }
 
+  /** How many callers one transaction may serve. */
+  get callers(): number {
+    return this.short ? CALLERS_IN_SHORTAGE : Number.POSITIVE_INFINITY;
+  }
+
   /** Those of a batch for which there may be room; the others are told at once that there is none. */
   admit<S extends Refusable>(steps: readonly S[], now: number): readonly S[] {
     this.#now = now;
@@ -116,8 +122,18 @@ export class Space {
     return released || (steps ?? []).some(this.#refusing());
   }
 
+  /**
+   * Makes room for the -shm of a connection that is about to be opened. Not every file system says in time that there is
+   * none: with blocks of less than 4 KiB, the process would be killed by SIGBUS.
+   */
+  prepareToOpen(): void {
+    if (this.#reserve.free() >= MARGIN_BYTES || !this.#reserve.release()) return;
+    this.#enter();
+    this.#alarm = true;
+  }
+
   #refusing(): (step: Refusable) => boolean {
-    const packed = this.#packed || this.#options.freeInFile() < ROOM_IN_FILE_BYTES;
+    const packed = this.#packed || this.#options.freeInFile() < ROOM_BYTES;
     return ({ refusedWhen }) => (refusedWhen === "short" && packed) || (refusedWhen === "spent" && this.#spent);
   }
 
@@ -180,7 +196,7 @@ export class Space {
     return bytes <= free + this.#reserve.bytes && this.#reserve.release(missing);
   }
 
-  /** The log's room can be used again. */
+  /** The log has room. */
   eased(): void {
     this.#spent = false;
   }
