@@ -6,7 +6,7 @@ import { describe, expect, test } from "vitest";
 import { openDatabase, readRow } from "./support/database.ts";
 import { openQueue } from "./support/queue.ts";
 import { RemoteQueue } from "./support/remote-queue.ts";
-import { describeSmallDisks, type DiskKind, SmallDisk } from "./support/small-disk.ts";
+import { type DiskKind, describeSmallDisks, SmallDisk } from "./support/small-disk.ts";
 import { until } from "./support/until.ts";
 import { gate, listenTo, start } from "./support/worker.ts";
 
@@ -22,7 +22,10 @@ interface Scene {
 }
 
 /** A queue on a small disk, with jobs that are held. */
-async function open(kind: DiskKind, { mib = 24, jobs = 30, held = 20, text = "x", block = "4096" } = {}): Promise<Scene> {
+async function open(
+  kind: DiskKind,
+  { mib = 24, jobs = 30, held = 20, text = "x", block = "4096" } = {},
+): Promise<Scene> {
   const disk = new SmallDisk(kind, mib, block);
   const directory = path.join(disk.directory, "queue");
   const queue = openQueue({ directory });
@@ -74,22 +77,30 @@ async function putAtLast(queue: SimpleQueue, timeoutMs: number): Promise<void> {
 
 describeSmallDisks("a full disk", () => {
   describe.each(KINDS)("(%s)", (kind) => {
-    test.each([300, 20_000])("that puts of %i bytes filled: jobs are settled and claimed, puts go on later", async (bytes) => {
-      const { disk, queue, held } = await open(kind);
-      disk.fill(6 * 1024 * 1024);
-      const stored = await putUntilFull(queue, bytes);
-      await expect(queue.put("one more")).rejects.toMatchObject(NO_ROOM);
-      await settle(held);
-      const left = await queue.stats();
-      expect(left).toEqual({ ready: 10 + stored + 2, processing: 0, acked: 17, failed: 1 });
-      await work(queue, Math.min(500, left.ready));
-      await expect(queue.put("one more")).rejects.toMatchObject(NO_ROOM);
-      disk.clear();
-      await putAtLast(queue, 5_000);
-    });
+    test.each([300, 20_000])(
+      "that puts of %i bytes filled: jobs are settled and claimed, puts go on later",
+      async (bytes) => {
+        const { disk, queue, held } = await open(kind);
+        disk.fill(6 * 1024 * 1024);
+        const stored = await putUntilFull(queue, bytes);
+        await expect(queue.put("one more")).rejects.toMatchObject(NO_ROOM);
+        await settle(held);
+        const left = await queue.stats();
+        expect(left).toEqual({ ready: 10 + stored + 2, processing: 0, acked: 17, failed: 1 });
+        await work(queue, Math.min(500, left.ready));
+        await expect(queue.put("one more")).rejects.toMatchObject(NO_ROOM);
+        disk.clear();
+        await putAtLast(queue, 5_000);
+      },
+    );
 
     test("that another program filled: the same, for as long as one likes, in old processes and in new ones", async () => {
-      const { disk, directory, queue, held } = await open(kind, { mib: 64, jobs: 1_500, held: 40, text: "x".repeat(1_000) });
+      const { disk, directory, queue, held } = await open(kind, {
+        mib: 64,
+        jobs: 1_500,
+        held: 40,
+        text: "x".repeat(1_000),
+      });
       disk.fill();
       await putUntilFull(queue, 10_000);
       await settle(held.slice(0, 20));
@@ -190,7 +201,12 @@ describeSmallDisks("a full disk", () => {
   });
 
   test("takes puts again once rows of its own were deleted, since the file has room inside", async () => {
-    const { disk, directory, queue, held } = await open("tmpfs", { mib: 60, jobs: 120, held: 110, text: "x".repeat(100_000) });
+    const { disk, directory, queue, held } = await open("tmpfs", {
+      mib: 60,
+      jobs: 120,
+      held: 110,
+      text: "x".repeat(100_000),
+    });
     disk.fill();
     await putUntilFull(queue, 10_000);
     await settle(held);

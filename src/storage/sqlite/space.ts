@@ -1,6 +1,6 @@
 import { StorageError } from "../../errors.ts";
 import { storageErrorCode } from "./driver.ts";
-import { Reserve } from "./reserve.ts";
+import type { Reserve } from "./reserve.ts";
 
 const MIB = 1024 * 1024;
 /** A disk with less is full. Puts go on when there is so much, or so much inside the file while that lasts. */
