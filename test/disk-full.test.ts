@@ -120,7 +120,7 @@ describeSmallDisks("a full disk", () => {
   test("with small blocks does not kill a process that opens the queue", async () => {
     const { disk, directory, queue } = await open("ext4", { block: "1024", held: 0 });
     await queue.close();
-    disk.fill();
+    disk.fill(12 * 1024);
     const other = new RemoteQueue(directory);
     await other.call("ack", await other.get());
     await other.end();
@@ -150,7 +150,7 @@ describeSmallDisks("a full disk", () => {
     const full = gate();
     const worker = new Worker(impatient, () => full.passed, { concurrency: 5 });
     const told = listenTo(worker);
-    start(worker);
+    void start(worker);
     await until(async () => (await queue.stats()).processing === 5);
     disk.fill();
     await putUntilFull(queue, 10_000);
@@ -173,7 +173,7 @@ describeSmallDisks("a full disk", () => {
     const full = gate();
     const worker = new Worker(impatient, () => full.passed, { concurrency: 3 });
     const told = listenTo(worker);
-    start(worker);
+    void start(worker);
     await until(async () => (await queue.stats()).processing === 3);
     fs.rmSync(path.join(directory, "localqueue.reserve"));
     disk.fill();
@@ -189,6 +189,14 @@ describeSmallDisks("a full disk", () => {
     disk.clear();
     await until(async () => (await queue.stats()).acked === 3, 12_000);
     await putAtLast(queue, 1_000);
+  });
+
+  test("has room for jobs whose rows are large, too, however many are settled at once", async () => {
+    const { disk, queue, held } = await open("tmpfs", { mib: 64, jobs: 40, held: 20, text: "x".repeat(400_000) });
+    disk.fill();
+    await putUntilFull(queue, 10_000);
+    await Promise.all(held.map((job) => job.ack()));
+    expect(await queue.stats()).toMatchObject({ processing: 0, acked: 20 });
   });
 
   test("because of one large put is that put's own misfortune", async () => {

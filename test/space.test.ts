@@ -99,6 +99,16 @@ describe.each(ERROR_FORMS)("a disk that turns out to be full, in the form of $li
     expect(reserve()).toBe(0.5 * MIB);
   });
 
+  test("and once more when the batch is repeated: a further piece of the reserve serves that", () => {
+    const { engine, driver, lease, reserve } = open();
+    driver.plant({ at: "COMMIT", error: error("FULL") });
+    driver.plant({ at: "COMMIT", after: 2, error: error("FULL") });
+    const ack = engine.ack(lease);
+    engine.run();
+    expect(ack.answer).toMatchObject({ settled: "acked" });
+    expect(reserve()).toBe(0.5 * MIB);
+  });
+
   test("although the COMMIT has happened: nobody is told otherwise", () => {
     const { engine, driver, lease } = open();
     driver.plant({ at: "COMMIT", error: error("FULL"), really: "executes" });
@@ -210,6 +220,28 @@ describe("on a full disk", () => {
     const third = engine.claim();
     engine.run();
     expect(engine.textOf(third.delivery)).toBe("a");
+  });
+
+  test("no checkpoint is begun that would find no room for the database to grow", () => {
+    const { engine, driver, directory, lease, disk } = open();
+    disk.free = 1000 * MIB;
+    for (let i = 0; i < 5; i++) engine.put("x".repeat(200_000));
+    engine.run();
+    disk.free = -2 * MIB;
+    fs.truncateSync(path.join(directory, "localqueue.reserve"), 0);
+    const begun = driver.plant({ at: /wal_checkpoint.PASSIVE/, times: 1000, strikes: () => {} });
+    driver.plant({ at: "COMMIT", error: FULL });
+    const extend = engine.extend(lease, 30_000);
+    const put = engine.put("a");
+    engine.run();
+    expect(extend.answer).toMatchObject({ extended: expect.any(Number) });
+    expect(put.error).toMatchObject(NO_ROOM);
+    expect(begun.struck).toBe(0);
+    disk.free = 0;
+    const ack = engine.ack(lease);
+    engine.run();
+    expect(ack.answer).toMatchObject({ settled: "acked" });
+    expect(begun.struck).toBe(1);
   });
 
   test("another engine that did not meet it learns of it from the reserve", () => {

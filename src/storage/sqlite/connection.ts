@@ -237,7 +237,10 @@ export class Connection {
    */
   checkpoint(now: number): void {
     this.space.keepUp(this.#walBytes, now);
-    if (this.space.short) return this.#checkpointInShortage();
+    if (this.space.short) {
+      this.#checkpointInShortage();
+      return;
+    }
     const limit = this.space.logPages(CHECKPOINT_PAGES, this.#walBytes);
     // The file only grows; how much of it is in use is asked for rarely.
     const seldom = limit < CHECKPOINT_PAGES ? 1 : COMMITS_PER_CHECK;
