@@ -6,6 +6,8 @@ const passing: ReadonlySet<StorageErrorCode> = new Set(["BUSY", "IO", "DISK_FULL
 
 const FIRST_PAUSE_MS = 250;
 const LONGEST_PAUSE_MS = 60_000;
+/** Somebody is clearing a full disk, as likely as not; an attempt costs little. */
+const LONGEST_FULL_PAUSE_MS = 5_000;
 
 export function mayPass(error: unknown): error is StorageError {
   return error instanceof StorageError && passing.has(error.code);
@@ -34,7 +36,8 @@ export class Patience {
 
   async #waitOut(error: StorageError, signal: AbortSignal): Promise<void> {
     this.#report(error);
-    const whole = Math.min(FIRST_PAUSE_MS * 2 ** this.#pausesInRow++, LONGEST_PAUSE_MS);
+    const longest = error.code === "DISK_FULL" ? LONGEST_FULL_PAUSE_MS : LONGEST_PAUSE_MS;
+    const whole = Math.min(FIRST_PAUSE_MS * 2 ** this.#pausesInRow++, longest);
     await sleep(whole * (0.5 + Math.random() / 2), signal);
     this.#pause = undefined;
   }

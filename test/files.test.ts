@@ -9,6 +9,7 @@ import type { Storage } from "../dist/storage/storage.js";
 import { LEASE_MS, PATIENT, put, take, takeOne } from "./contract/jobs.ts";
 import { runModule } from "./support/child.ts";
 import { tempDirectory } from "./support/temp.ts";
+import { until } from "./support/until.ts";
 
 describe("a location", () => {
   test("is created with its parents", async () => {
@@ -22,7 +23,7 @@ describe("a location", () => {
     const storage = openStorage(new URL(`file://${encodeURI(directory)}`), { queue: "default", fsync: undefined });
     await put(storage);
     await storage.close();
-    expect(fs.readdirSync(directory)).toEqual(["localqueue.db"]);
+    expect(fs.readdirSync(directory)).toEqual(["localqueue.db", "localqueue.reserve"]);
   });
 
   test("is not touched before the first operation", async () => {
@@ -159,25 +160,29 @@ describe.each([0o022, 0o000, 0o077])("with the umask %o", (mask) => {
     const directory = path.join(parent, "a", "b");
     const storage = open(directory);
     await put(storage);
+    await until(() => fs.existsSync(path.join(directory, "localqueue.reserve")));
     expect(modes(parent, ["a", "a/b"])).toEqual({ a: "700", "a/b": "700" });
     expect(modes(directory, fs.readdirSync(directory))).toEqual({
       "localqueue.db": "600",
       "localqueue.db-shm": "600",
       "localqueue.db-wal": "600",
+      "localqueue.reserve": "600",
     });
   });
 
-  test("what was there keeps its permissions, and -wal and -shm get the file's", async () => {
+  test("what was there keeps its permissions, and all else gets the file's", async () => {
     const directory = tempDirectory();
     fs.chmodSync(directory, 0o750);
     fs.writeFileSync(path.join(directory, "localqueue.db"), "");
     fs.chmodSync(path.join(directory, "localqueue.db"), 0o640);
     await put(open(directory));
+    await until(() => fs.existsSync(path.join(directory, "localqueue.reserve")));
     expect(modes(directory, [".", ...fs.readdirSync(directory)])).toEqual({
       ".": "750",
       "localqueue.db": "640",
       "localqueue.db-shm": "640",
       "localqueue.db-wal": "640",
+      "localqueue.reserve": "640",
     });
   });
 });

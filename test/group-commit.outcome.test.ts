@@ -261,6 +261,7 @@ test("a disk that stays full is reported as such; once there is room, work goes 
   engine.run();
   expect(put.error).toMatchObject({ code: "DISK_FULL" });
   driver.heal();
+  engine.elapse(300);
   const [next, ack] = [engine.put("next"), engine.ack(lease)];
   engine.run();
   expect(next.put).toMatchObject([{ inserted: true }]);

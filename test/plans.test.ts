@@ -55,10 +55,10 @@ const ACCESS: Readonly<Record<StatementName, readonly string[]>> = {
   resetClock: [],
   clock: [],
   queues: [],
-  dataVersion: [],
-  schemaVersion: [],
   pageCount: [],
   freePages: [],
+  dataVersion: [],
+  schemaVersion: [],
   autoVacuum: [],
 };
 

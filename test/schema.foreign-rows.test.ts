@@ -176,7 +176,7 @@ describe("no statement leaves a read transaction open:", () => {
     check("pollForeignCommit");
     connection.layoutChanged();
     check("layoutChanged");
-    connection.checkpoint(0);
+    connection.log.tend(0);
     check("checkpoint");
 
     const job = { payload: new Uint8Array(2), jobId: "job", delayMs: 0, maxAttempts: 4 };

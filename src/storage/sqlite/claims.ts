@@ -99,6 +99,7 @@ export interface ClaimContext {
 export class ClaimStep implements Step {
   readonly fsync: boolean;
   readonly compound = true;
+  readonly refusedWhen = "spent";
   readonly #claims: QueueClaims;
   readonly #context: ClaimContext;
   readonly #most: number;

@@ -3,7 +3,10 @@ import path from "node:path";
 import { StorageError } from "../../errors.ts";
 import { type Database, type Driver, isConnectionFailure, storageErrorCode, toStorageError } from "./driver.ts";
 import { assertOneLibrary, FileIdentity, prepareFiles } from "./files.ts";
+import { LONG_LOG_BYTES, Log, type LogState } from "./log.ts";
+import { Reserve } from "./reserve.ts";
 import { assertCompatible, completeSchema, countsAreTriggered, isComplete, migrate } from "./schema.ts";
+import { Space } from "./space.ts";
 import { prepareStatements, type Statements } from "./statements.ts";
 
 /** The longest that one attempt waits inside SQLite for a lock; between attempts the engine looks after its callers. */
@@ -11,12 +14,6 @@ export const BUSY_SLICE_MS = 50;
 
 const OPEN_DEADLINE_MS = 30_000;
 const PAGE_BYTES = 4096;
-const CHECKPOINT_PAGES = 4000;
-/** A WAL that grew beyond this, because of a long reader, is emptied in short attempts. */
-const LONG_WAL_BYTES = 64 * 1024 * 1024;
-const SHORTEN_INTERVAL_MS = 1000;
-/** How many commits may pass before the WAL's length is looked at, if its file did not grow. */
-const COMMITS_PER_CHECK = 64;
 
 export interface ConnectionOptions {
   readonly directory: string;
@@ -30,6 +27,8 @@ export class Connection {
   readonly file: string;
   /** What the program should be warned of about the place of the file. */
   readonly doubt: string | undefined;
+  readonly space: Space;
+  readonly log: Log;
   readonly #options: ConnectionOptions;
   readonly #identity: FileIdentity;
   /** Tells `assertOneLibrary` that one of the descriptors of the file is ours. */
@@ -44,18 +43,12 @@ export class Connection {
   #foreignCommit = false;
   /** Only somebody else's commit can have changed the layout. */
   #layoutInDoubt = true;
-  #shortenAfter = 0;
   /** Whether triggers keep the counts (a Python client writes the file too), or each transaction does. */
   countsAreTriggered = false;
   /** How long the last transaction held the lock, and how much of that its COMMIT took. */
   heldMs = 0;
   commitMs = 0;
-  /** Pages of the WAL that the last checkpoint had to leave there. */
-  walHeldBack = 0;
   #begunAt = 0;
-  #walBytes = 0;
-  #commitsSinceCheck = 0;
-  #checkpointAt = CHECKPOINT_PAGES;
 
   constructor(options: ConnectionOptions) {
     this.#options = options;
@@ -64,6 +57,13 @@ export class Connection {
     this.doubt = doubt;
     this.#identity = new FileIdentity(this.file);
     assertOneLibrary(this.file, options.driver.name);
+    this.space = new Space({ file, reserve: new Reserve(file), freeInFile: () => this.#freeInFile() });
+    this.log = new Log({
+      space: this.space,
+      checkpoint: (mode) => this.#checkpoint(mode),
+      bytes: () => this.#identity.check(),
+      growth: () => this.pages().total * PAGE_BYTES - fs.statSync(file).size,
+    });
     this.#open();
   }
 
@@ -77,6 +77,7 @@ export class Connection {
   }
 
   #open(): void {
+    this.space.prepareToOpen();
     try {
       this.#mark = fs.openSync(path.dirname(this.file), "r");
       const db = this.#options.driver.open(this.file);
@@ -92,7 +93,7 @@ export class Connection {
       db.exec("PRAGMA trusted_schema = OFF");
       db.exec("PRAGMA cell_size_check = ON");
       db.exec("PRAGMA wal_autocheckpoint = 0");
-      db.exec(`PRAGMA journal_size_limit = ${LONG_WAL_BYTES}`);
+      db.exec(`PRAGMA journal_size_limit = ${LONG_LOG_BYTES}`);
       assertSetting(db, "synchronous", 1);
       assertSetting(db, "foreign_keys", 1);
       this.#busyMs = BUSY_SLICE_MS;
@@ -105,7 +106,16 @@ export class Connection {
       this.countsAreTriggered = countsAreTriggered(db);
     } catch (error) {
       this.close();
-      throw toStorageError(error, this.file);
+      if (this.space.relieves(error)) this.#open();
+      else throw toStorageError(error, this.file);
+    }
+  }
+
+  #freeInFile(): number {
+    try {
+      return Number(this.#statements?.freePages.get()?.["freelist_count"] ?? 0) * PAGE_BYTES;
+    } catch {
+      return 0;
     }
   }
 
@@ -162,10 +172,7 @@ export class Connection {
     const endedAt = performance.now();
     this.commitMs = endedAt - startedAt;
     this.heldMs = endedAt - this.#begunAt;
-    const walBytes = this.#identity.check();
-    if (walBytes > this.#walBytes) this.#commitsSinceCheck = COMMITS_PER_CHECK;
-    this.#walBytes = walBytes;
-    this.#commitsSinceCheck++;
+    this.log.committed(this.#identity.check());
   }
 
   /** Ends the transaction if it still stands. */
@@ -200,7 +207,7 @@ export class Connection {
 
   /** The same, after looking; also whether the files are still ours. */
   pollForeignCommit(): boolean {
-    this.#walBytes = this.#identity.check();
+    this.log.seen(this.#identity.check());
     this.#lookForForeignCommit();
     return this.takeForeignCommit();
   }
@@ -222,43 +229,6 @@ export class Connection {
     return Number(this.statements.schemaVersion.get()?.["schema_version"]);
   }
 
-  /**
-   * Moves the WAL into the database between batches: a second connection alone, under a steady writer, would never let
-   * the WAL restart. But it may begin; returns whether it should. A long reader can hold the WAL back; then it is emptied
-   * when that one has ended.
-   */
-  checkpoint(now: number): boolean {
-    if (now >= this.shortenAt) {
-      this.#shortenAfter = now + SHORTEN_INTERVAL_MS;
-      this.#walCheckpoint("TRUNCATE");
-      this.#walBytes = this.#identity.check();
-      return false;
-    }
-    // The file only grows; how much of it is in use is asked for rarely.
-    if (this.#walBytes < CHECKPOINT_PAGES * PAGE_BYTES || this.#commitsSinceCheck < COMMITS_PER_CHECK) return false;
-    this.#commitsSinceCheck = 0;
-    const { log } = this.#walCheckpoint("NOOP");
-    if (log < this.#checkpointAt) return false;
-    if (this.#checkpointAt === CHECKPOINT_PAGES) {
-      this.#checkpointAt += CHECKPOINT_PAGES;
-      return true;
-    }
-    this.moveLog();
-    return false;
-  }
-
-  /** When to call `checkpoint` even if nothing is committed: a WAL that is too long must not stay so. */
-  get shortenAt(): number {
-    return this.#walBytes > LONG_WAL_BYTES ? this.#shortenAfter : Number.POSITIVE_INFINITY;
-  }
-
-  /** Moves the WAL into the database, as far as readers allow. */
-  moveLog(): void {
-    const { log, checkpointed } = this.#walCheckpoint("PASSIVE");
-    this.walHeldBack = log - checkpointed;
-    this.#checkpointAt = checkpointed < log ? log + CHECKPOINT_PAGES + 1 : CHECKPOINT_PAGES;
-  }
-
   /** How many pages the file has, how many of them are free, and whether these can be given back. */
   pages(): { readonly total: number; readonly free: number; readonly givesBack: boolean } {
     const read = (name: "pageCount" | "freePages" | "autoVacuum"): number =>
@@ -272,15 +242,15 @@ export class Connection {
     this.#db?.exec(`PRAGMA incremental_vacuum(${pages});`);
   }
 
-  /** Pages in the WAL, and how many of them are in the database. A reader may be in the way, which is no error. */
-  #walCheckpoint(mode: "NOOP" | "PASSIVE" | "TRUNCATE"): { log: number; checkpointed: number } {
+  #checkpoint(mode: "NOOP" | "PASSIVE" | "TRUNCATE"): LogState {
     try {
       const row = (this.#db as Database).prepare(`PRAGMA wal_checkpoint(${mode})`).get();
       return { log: Number(row?.["log"]), checkpointed: Number(row?.["checkpointed"]) };
     } catch (error) {
       // Nobody's misfortune: what was committed is safe in the WAL, and later commits bring another attempt.
       if (isConnectionFailure(error)) this.close();
-      return { log: 0, checkpointed: 0 };
+      this.space.relieves(error);
+      return { log: 0, checkpointed: -1 };
     }
   }
 

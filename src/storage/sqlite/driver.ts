@@ -239,6 +239,8 @@ const PRIMARY_CODES: readonly (readonly [name: string, number: number, code: Sto
   ["SQLITE_LOCKED", 6, "BUSY"],
   ["SQLITE_PROTOCOL", 15, "BUSY"],
   ["SQLITE_FULL", 13, "DISK_FULL"],
+  // The -shm file cannot grow: hardly ever for another reason.
+  ["SQLITE_IOERR_SHMSIZE", 4874, "DISK_FULL"],
   ["SQLITE_READONLY_DBMOVED", 1032, "FILE_REPLACED"],
   ["SQLITE_READONLY", 8, "READ_ONLY"],
   ["SQLITE_PERM", 3, "READ_ONLY"],

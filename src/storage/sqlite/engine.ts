@@ -143,7 +143,7 @@ export class Engine {
         this.#room.stopWaiting(message.session, this.#pending.of(message.session));
         break;
       case "logMoved":
-        this.#connection.moveLog();
+        this.#connection.log.move();
         break;
       case "closeSession":
         this.#closeSession(message.session);
@@ -217,11 +217,11 @@ export class Engine {
       this.#room.endWaits(this.#monotonic());
       ms = this.#nextWait(this.#monotonic(), stalled);
       this.#outbox.flush();
-      if (this.#connection.checkpoint(this.#monotonic())) {
+      if (this.#connection.log.tend(this.#monotonic())) {
         this.#outbox.askToMoveLog();
         this.#outbox.flush();
       }
-      noteHeldBack(this.#gauges, this.#connection.walHeldBack);
+      noteHeldBack(this.#gauges, this.#connection.log.heldBack);
     } catch (error) {
       if (isConnectionFailure(error)) this.#connection.close();
       this.#failEverything(toStorageError(error, this.#connection.file));
@@ -258,7 +258,7 @@ export class Engine {
     if (stalled) this.#own.push(...this.#leases.takeUnstarted().map((lease) => new TakeBackStep(lease)));
     const renewal = this.#leases.renewalStep(now, silentMs);
     const own = this.#own.splice(0);
-    const taken = this.#pending.take(this.#connection.commitMs);
+    const taken = this.#pending.take(this.#connection.commitMs, this.#connection.space.callers);
     const steps: Step[] = [...(renewal === undefined ? [] : [renewal]), ...own, ...taken.map(({ step }) => step)];
     steps.push(...this.#roomSteps(taken, steps.length > 0));
     if (!stalled) steps.push(...this.#claimSteps(taken, steps.length > 0));
@@ -270,7 +270,7 @@ export class Engine {
     if (steps.length === 0) return;
     const slice = Math.max(0, Math.min(BUSY_SLICE_MS, ...taken.map(({ step }) => step.lockEndsAt - now)));
     const startedAt = performance.now();
-    const locked = this.#groupCommit.run(steps, slice);
+    const locked = this.#groupCommit.run(this.#connection.space.admit(steps, now), slice);
     const tookMs = performance.now() - startedAt;
     if (repair !== undefined) this.#checkAll();
     countBatch(this.#gauges, steps.length, locked.length, tookMs, this.#connection.heldMs);
@@ -331,7 +331,8 @@ export class Engine {
   }
 
   #claimStep(claims: QueueClaims): ClaimStep {
-    return new ClaimStep(claims, this.#claimContext(), shareOf(claims.waiters.length, this.#connection.commitMs));
+    const share = Math.min(shareOf(claims.waiters.length, this.#connection.commitMs), this.#connection.space.callers);
+    return new ClaimStep(claims, this.#claimContext(), share);
   }
 
   #findsWork(claims: QueueClaims, wall: number): boolean {
@@ -454,7 +455,7 @@ export class Engine {
     if (toDo) ms = Math.min(ms, this.#pauseUntil - now);
     ms = Math.min(ms, Math.max(this.#sweeps.nextAt, this.#pauseUntil) - now);
     if (this.#leases.size > 0) ms = Math.min(ms, this.#leases.nextAt - now, POLL_MS);
-    ms = Math.min(ms, Math.max(this.#shrinking.nextAt, this.#pauseUntil) - now, this.#connection.shortenAt - now);
+    ms = Math.min(ms, Math.max(this.#shrinking.nextAt, this.#pauseUntil) - now, this.#connection.log.shortenAt - now);
     return Math.max(0, ms);
   }
 }

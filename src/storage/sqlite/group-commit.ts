@@ -9,6 +9,8 @@ export interface Step {
   readonly fsync: boolean;
   /** Made of several statements that must stand or fall together. */
   readonly compound: boolean;
+  /** On a full disk, see `Space`. */
+  readonly refusedWhen?: "short" | "spent";
   /** Performs its statements and keeps the result. May be called again when the batch has to be repeated. */
   execute(transitions: Transitions): void;
   /**
@@ -19,6 +21,11 @@ export interface Step {
   /** The effect is durable: answers. */
   succeed(): void;
   fail(error: StorageError): void;
+}
+
+/** To be tried once more. */
+interface Again {
+  readonly rest: readonly Step[];
 }
 
 interface Culprit {
@@ -49,11 +56,18 @@ export class GroupCommit {
   /** Settles every step, or returns those that could not begin because the database is locked. */
   run(steps: readonly Step[], busyMs: number): readonly Step[] {
     let remaining = steps;
-    for (let culprits = 0; remaining.length > 0; culprits++) {
+    let repeated = false;
+    for (let culprits = 0; remaining.length > 0; ) {
       if (culprits > CULPRITS_BEFORE_SINGLES) return this.#runSingly(remaining, busyMs);
-      const ended = this.#attempt(remaining, busyMs);
+      const ended = this.#attempt(remaining, busyMs, repeated);
       if (ended === "locked") return remaining;
       if (ended === "settled") return [];
+      repeated = "rest" in ended;
+      if ("rest" in ended) {
+        remaining = ended.rest;
+        continue;
+      }
+      culprits++;
       // The transaction was lost, and with it the work of all: nobody but the culprit need know.
       this.#blame(ended);
       remaining = remaining.filter((step) => step !== ended.culprit);
@@ -62,18 +76,14 @@ export class GroupCommit {
   }
 
   #runSingly(steps: readonly Step[], busyMs: number): readonly Step[] {
-    return steps.filter((step) => {
-      const ended = this.#attempt([step], busyMs);
-      if (typeof ended !== "string") this.#blame(ended);
-      return ended === "locked";
-    });
+    return steps.filter((step) => this.run([step], busyMs).length > 0);
   }
 
   #blame({ culprit, error }: Culprit): void {
     culprit.fail(toStorageError(error, this.#connection.file));
   }
 
-  #attempt(steps: readonly Step[], busyMs: number, repeated = false): "locked" | "settled" | Culprit {
+  #attempt(steps: readonly Step[], busyMs: number, repeated: boolean): "locked" | "settled" | Culprit | Again {
     const fsync = steps.some((step) => step.fsync);
     const performed: Step[] = [];
     const refused: Culprit[] = [];
@@ -84,11 +94,13 @@ export class GroupCommit {
       for (const step of steps) {
         const error = this.#execute(step);
         if (error === undefined) performed.push(step);
+        else if (this.#connection.space.relieves(error, steps)) return this.#again(steps, error);
         else if (this.#connection.inTransaction) refused.push({ culprit: step, error });
         else return { culprit: step, error };
       }
       this.#transitions.writeCounts();
     } catch (error) {
+      if (this.#connection.space.relieves(error, steps)) return this.#again(steps, error);
       this.#rollback(isConnectionFailure(error));
       failAll(steps, toStorageError(error, this.#connection.file));
       return "settled";
@@ -98,8 +110,9 @@ export class GroupCommit {
     else if (error instanceof StorageError) failAll(performed, error);
     else {
       this.#rollback(isConnectionFailure(error));
+      const relieved = this.#connection.space.relieves(error, steps);
       const happened = this.#verify(performed, fsync);
-      if (happened === false && !repeated) return this.#attempt(steps, busyMs, true);
+      if (happened === false && (relieved || !repeated)) return this.#again(steps, error);
       if (happened === true) succeedAll(performed);
       else failAll(performed, toStorageError(error, this.#connection.file, happened === false ? "failed" : "unknown"));
     }
@@ -120,6 +133,11 @@ export class GroupCommit {
       this.#transitions.startle();
       return error ?? new Error("a step failed");
     }
+  }
+
+  #again(steps: readonly Step[], error: unknown): Again {
+    this.#rollback(isConnectionFailure(error));
+    return { rest: this.#connection.space.refuse(steps, error) };
   }
 
   #commit(): unknown {
@@ -156,9 +174,9 @@ export class GroupCommit {
       this.#transitions.mark();
       this.#connection.commit();
       return happened;
-    } catch {
+    } catch (error) {
       this.#rollback(true);
-      return undefined;
+      return this.#connection.space.relieves(error, []) ? this.#verify(steps, fsync) : undefined;
     }
   }
 }

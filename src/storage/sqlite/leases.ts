@@ -190,9 +190,9 @@ export class Leases {
         }
       },
       /** Tried again soon: the leases still stand for a while, and an expired one can be revived. */
-      fail: () => {
+      fail: ({ code }) => {
         for (const held of due) {
-          held.renewAt = this.#monotonic() + 100;
+          held.renewAt = this.#monotonic() + (code === "DISK_FULL" ? 250 : 100);
           this.#schedule(held);
         }
       },

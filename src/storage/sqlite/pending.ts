@@ -28,9 +28,9 @@ export class PendingCommands {
     if (batch.open === 0) this.#batchDone();
   }
 
-  /** Those for one transaction; a large one goes alone. Each is to be given back, or told `done`. */
-  take(commitMs: number): Pending[] {
-    const most = Math.min(shareOf(this.#waiting.length, commitMs), this.#waiting.length);
+  /** Those for one transaction, `callers` at most; a large one goes alone. Each is to be given back, or told `done`. */
+  take(commitMs: number, callers: number): Pending[] {
+    const most = Math.min(shareOf(this.#waiting.length, commitMs), this.#waiting.length, callers);
     let bytes = 0;
     let count = 0;
     for (; count < most; count++) {

@@ -39,7 +39,7 @@ export class Shrinking {
     this.#underWay = wanted;
     this.nextAt = wanted ? now + PAUSE_MS : Number.POSITIVE_INFINITY;
     // The file itself becomes shorter when the log is moved into it.
-    if (ends) this.#connection.moveLog();
+    if (ends) this.#connection.log.move();
     return wanted ? [this.#slice()] : [];
   }
 

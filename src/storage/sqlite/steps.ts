@@ -39,11 +39,16 @@ export abstract class CommandStep<C extends Command = Command> implements Step {
 }
 
 export class PutStep extends CommandStep<PutCommand> {
+  readonly refusedWhen = "short";
   #enqueued: Enqueued[] = [];
   #now = 0;
 
   constructor(command: PutCommand, lockEndsAt: number, outbox: Outbox) {
     super(command, lockEndsAt, outbox, command.entries.length > 1);
+  }
+
+  get bytes(): number {
+    return this.command.bytes;
   }
 
   override execute(transitions: Transitions): void {

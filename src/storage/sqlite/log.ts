@@ -1,0 +1,129 @@
+import type { Space } from "./space.ts";
+
+const PAGE_BYTES = 4096;
+const CHECKPOINT_PAGES = 4000;
+/** How much longer it may get while somebody moves it beside the engine. */
+const BESIDE_PAGES = 1000;
+/** How many commits may pass before its length is looked at, if its file did not grow. */
+const COMMITS_PER_CHECK = 64;
+/** A log that grew beyond this, because of a long reader, is emptied in short attempts. */
+export const LONG_LOG_BYTES: number = 64 * 1024 * 1024;
+const SHORTEN_INTERVAL_MS = 1000;
+/** On a full disk: a shorter log is not worth a checkpoint; a longer one gives its room back. */
+const SHORT_PAGES = 64;
+const WASTEFUL_BYTES = 2 * CHECKPOINT_PAGES * PAGE_BYTES;
+
+/** Pages in the log, and how many of them are in the database. */
+export interface LogState {
+  readonly log: number;
+  readonly checkpointed: number;
+}
+
+export interface LogOptions {
+  readonly space: Space;
+  /** Runs a checkpoint on the connection that writes; a reader may be in its way, which is no error. */
+  readonly checkpoint: (mode: "NOOP" | "PASSIVE" | "TRUNCATE") => LogState;
+  /** The size of the log's file. */
+  readonly bytes: () => number;
+  /** How much the database's file would grow if all of the log were moved into it, in bytes. */
+  readonly growth: () => number;
+}
+
+/**
+ * The write-ahead log of the connection that writes: when it is moved into the database, and by whom. A second
+ * connection alone, under a steady writer, would never let it start over; but it may begin, and nearly all of the time
+ * that this takes is the disk's. A long reader can hold the log back; then it is emptied when that one has ended.
+ */
+export class Log {
+  readonly #options: LogOptions;
+  /** Pages that the last checkpoint had to leave there. */
+  heldBack = 0;
+  #bytes = 0;
+  #commits = 0;
+  /** Nothing is moved before the log has so many pages. */
+  #moveAt = 0;
+  /** Somebody beside the engine was asked to move it. */
+  #asked = false;
+  #shortenAfter = 0;
+
+  constructor(options: LogOptions) {
+    this.#options = options;
+  }
+
+  /** Something was committed, and the log's file has that size now. */
+  committed(bytes: number): void {
+    if (bytes > this.#bytes) this.#commits = COMMITS_PER_CHECK;
+    this.#bytes = bytes;
+    this.#commits++;
+  }
+
+  /** Nothing was committed here, and the log's file has that size now. */
+  seen(bytes: number): void {
+    this.#bytes = bytes;
+  }
+
+  /** When to call `tend` even if nothing is committed: a log that is too long must not stay so. */
+  get shortenAt(): number {
+    return this.#bytes > LONG_LOG_BYTES ? this.#shortenAfter : Number.POSITIVE_INFINITY;
+  }
+
+  /** To be called between batches. Returns whether somebody else is to begin, and `move` to be called after that. */
+  tend(now: number): boolean {
+    const { space, checkpoint, bytes } = this.#options;
+    space.keepUp(this.#bytes, now);
+    if (space.short) {
+      this.#tendInShortage();
+      return false;
+    }
+    if (now >= this.shortenAt) {
+      this.#shortenAfter = now + SHORTEN_INTERVAL_MS;
+      checkpoint("TRUNCATE");
+      this.#bytes = bytes();
+      return false;
+    }
+    const limit = space.logPages(CHECKPOINT_PAGES, this.#bytes);
+    // The file only grows; how much of it is in use is asked for rarely.
+    const seldom = limit < CHECKPOINT_PAGES ? 1 : COMMITS_PER_CHECK;
+    if (this.#bytes < limit * PAGE_BYTES || this.#commits < seldom) return false;
+    this.#commits = 0;
+    const { log } = checkpoint("NOOP");
+    if (log < Math.max(limit, this.#moveAt)) return false;
+    if (!this.#asked && limit === CHECKPOINT_PAGES) {
+      this.#asked = true;
+      this.#moveAt = log + BESIDE_PAGES;
+      return true;
+    }
+    this.#moveAfter(limit);
+    return false;
+  }
+
+  /** Moves what is left, as far as readers allow. */
+  move(): void {
+    this.#moveAfter(CHECKPOINT_PAGES);
+  }
+
+  #moveAfter(limit: number): void {
+    const { log, checkpointed } = this.#options.checkpoint("PASSIVE");
+    this.heldBack = log - checkpointed;
+    this.#moveAt = checkpointed < log ? log + limit : 0;
+    this.#asked = checkpointed < log;
+  }
+
+  /**
+   * On a full disk the log is moved into the database, and starts over, before it needs room: but only if the database
+   * finds the room to grow, since half a checkpoint would take that in vain.
+   */
+  #tendInShortage(): void {
+    const { space, checkpoint, bytes, growth } = this.#options;
+    if (!space.takeAlarm() && this.#commits === 0) return;
+    this.#commits = 0;
+    this.#bytes = bytes();
+    if (!space.provides(growth())) return;
+    const wasteful = this.#bytes > WASTEFUL_BYTES;
+    const due = Math.max(SHORT_PAGES, this.#bytes / PAGE_BYTES / 2);
+    const before = checkpoint("NOOP");
+    const { log, checkpointed } =
+      wasteful || before.log >= due ? checkpoint(wasteful ? "TRUNCATE" : "PASSIVE") : before;
+    if (checkpointed === log || (log < due && checkpointed >= 0)) space.eased();
+  }
+}
