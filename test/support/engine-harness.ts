@@ -153,6 +153,8 @@ export class TestEngine {
     this.news.push(...message.news);
     this.batchesDone += message.batches;
     if (message.watch) this.watchesAskedFor++;
+    // As if somebody beside it had moved nothing.
+    if (message.moveLog) this.engine.receive({ kind: "logMoved" });
     for (const answer of message.answers) {
       const call = this.#calls.get(answer.id);
       if (call === undefined) throw new Error(`an answer to nothing: ${JSON.stringify(answer)}`);
