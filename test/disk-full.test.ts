@@ -126,6 +126,13 @@ describeSmallDisks("a full disk", () => {
       const other = new RemoteQueue(directory);
       await other.call("ack", await other.get());
       await other.end();
+      fs.truncateSync(path.join(directory, "localqueue.reserve"), 0);
+      disk.fill(left * 1024);
+      const late = new RemoteQueue(directory);
+      await expect(late.get()).rejects.toMatchObject({ code: "DISK_FULL" });
+      disk.clear();
+      await late.call("ack", await late.get());
+      await late.end();
     },
   );
 
