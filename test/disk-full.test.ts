@@ -117,14 +117,24 @@ describeSmallDisks("a full disk", () => {
     });
   });
 
-  test("with small blocks does not kill a process that opens the queue", async () => {
-    const { disk, directory, queue } = await open("ext4", { block: "1024", held: 0 });
-    await queue.close();
-    disk.fill(12 * 1024);
-    const other = new RemoteQueue(directory);
-    await other.call("ack", await other.get());
-    await other.end();
-  });
+  test.each([8, 12, 16, 24])(
+    "with small blocks, and %i KiB left, kills no process that opens the queue",
+    async (left) => {
+      const { disk, directory, queue } = await open("ext4", { block: "1024", held: 0 });
+      await queue.close();
+      disk.fill(left * 1024);
+      const other = new RemoteQueue(directory);
+      await other.call("ack", await other.get());
+      await other.end();
+      fs.truncateSync(path.join(directory, "localqueue.reserve"), 0);
+      disk.fill(left * 1024);
+      const late = new RemoteQueue(directory);
+      await expect(late.get()).rejects.toMatchObject({ code: "DISK_FULL" });
+      disk.clear();
+      await late.call("ack", await late.get());
+      await late.end();
+    },
+  );
 
   test("is known to the other processes as soon as one has drawn on the reserve", async () => {
     const { disk, directory, queue, held } = await open("tmpfs");

@@ -160,7 +160,7 @@ describe.each([0o022, 0o000, 0o077])("with the umask %o", (mask) => {
     const directory = path.join(parent, "a", "b");
     const storage = open(directory);
     await put(storage);
-    await until(() => fs.existsSync(path.join(directory, "localqueue.reserve")));
+    await until(() => fs.statSync(path.join(directory, "localqueue.reserve"), { throwIfNoEntry: false })?.size);
     expect(modes(parent, ["a", "a/b"])).toEqual({ a: "700", "a/b": "700" });
     expect(modes(directory, fs.readdirSync(directory))).toEqual({
       "localqueue.db": "600",
@@ -176,7 +176,7 @@ describe.each([0o022, 0o000, 0o077])("with the umask %o", (mask) => {
     fs.writeFileSync(path.join(directory, "localqueue.db"), "");
     fs.chmodSync(path.join(directory, "localqueue.db"), 0o640);
     await put(open(directory));
-    await until(() => fs.existsSync(path.join(directory, "localqueue.reserve")));
+    await until(() => fs.statSync(path.join(directory, "localqueue.reserve"), { throwIfNoEntry: false })?.size);
     expect(modes(directory, [".", ...fs.readdirSync(directory)])).toEqual({
       ".": "750",
       "localqueue.db": "640",

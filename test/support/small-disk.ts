@@ -29,8 +29,8 @@ export class SmallDisk {
   }
 
   get free(): number {
-    const { bfree, bsize } = fs.statfsSync(this.directory);
-    return bfree * bsize;
+    const { bavail, bsize } = fs.statfsSync(this.directory);
+    return bavail * bsize;
   }
 
   /** What another program does to the disk: takes all that is left, but for so many bytes. */

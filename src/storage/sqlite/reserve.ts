@@ -40,6 +40,15 @@ export class Reserve {
     return this.#bytes === 0;
   }
 
+  /** The unit in which the file system gives out room. */
+  get blockBytes(): number {
+    try {
+      return fs.statfsSync(path.dirname(this.#database)).bsize;
+    } catch {
+      return Number.POSITIVE_INFINITY;
+    }
+  }
+
   look(): void {
     this.#bytes = undefined;
     try {
@@ -54,8 +63,10 @@ export class Reserve {
   /** Bytes that this process may still write to the disk; infinite where the system does not tell. */
   free(): number {
     try {
-      const { bavail, bfree, bsize } = fs.statfsSync(path.dirname(this.#database));
-      return (process.geteuid?.() === 0 ? bfree : bavail) * bsize;
+      const { bavail, bfree, blocks, bsize } = fs.statfsSync(path.dirname(this.#database));
+      // Root may use what is kept for it, but not what ext4 keeps for itself, which only `bavail` leaves out.
+      const forRoot = process.geteuid?.() === 0 ? bfree - Math.min(blocks / 50, 4096) : 0;
+      return Math.max(bavail, forRoot) * bsize;
     } catch {
       return Number.POSITIVE_INFINITY;
     }

@@ -124,12 +124,16 @@ export class Space {
 
   /**
    * Makes room for the -shm of a connection that is about to be opened. Not every file system says in time that there is
-   * none: with blocks of less than 4 KiB, the process would be killed by SIGBUS.
+   * none: with blocks of less than 4 KiB, the process would be killed by SIGBUS. There, throws DISK_FULL.
    */
   prepareToOpen(): void {
-    if (this.#reserve.free() >= MARGIN_BYTES || !this.#reserve.release()) return;
-    this.#enter();
-    this.#alarm = true;
+    if (this.#reserve.free() >= MARGIN_BYTES) return;
+    if (this.#reserve.release()) {
+      this.#enter();
+      this.#alarm = true;
+    } else if (this.#reserve.blockBytes < PAGE_BYTES) {
+      throw new StorageError("DISK_FULL", `There is no space left to open ${this.#options.file}.`);
+    }
   }
 
   #refusing(): (step: Refusable) => boolean {
