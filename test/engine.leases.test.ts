@@ -222,7 +222,11 @@ describe("a COMMIT that takes more than half of a new lease", () => {
     const { engine, driver } = open();
     engine.put("job");
     engine.run();
-    driver.plant({ at: "COMMIT", strikes: () => engine.clock.advance(3 * LEASE_MS) });
+    const during = (): void => {
+      engine.clock.advance(3 * LEASE_MS);
+      engine.tick();
+    };
+    driver.plant({ at: "COMMIT", strikes: during });
     const consumer = engine.consume({ leaseMs: LEASE_MS });
     const delivery = consumer.work();
     expect(delivery.leaseUntil - engine.clock.wall).toBeGreaterThan(0.9 * LEASE_MS);

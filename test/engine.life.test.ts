@@ -184,7 +184,7 @@ function sabotaged(ending: string): URL {
     `
     const { receive } = Engine.prototype;
     Engine.prototype.receive = function (message) {
-      if (message.kind === "batch" && message.commands.some(({ queue }) => queue === "bad")) { ${ending} }
+      if (message.kind === "batch" && message.commands.some(({ origin }) => origin.queue === "bad")) { ${ending} }
       receive.call(this, message);
     };`,
   );

@@ -77,7 +77,7 @@ export class Log {
     }
     if (now >= this.shortenAt) {
       this.#shortenAfter = now + SHORTEN_INTERVAL_MS;
-      checkpoint("TRUNCATE");
+      this.#run("TRUNCATE", CHECKPOINT_PAGES);
       this.#bytes = bytes();
       return false;
     }
@@ -93,17 +93,17 @@ export class Log {
       this.#moveAt = log + BESIDE_PAGES;
       return true;
     }
-    this.#moveAfter(limit);
+    this.#run("PASSIVE", limit);
     return false;
   }
 
   /** Moves what is left, as far as readers allow. */
   move(): void {
-    this.#moveAfter(CHECKPOINT_PAGES);
+    this.#run("PASSIVE", CHECKPOINT_PAGES);
   }
 
-  #moveAfter(limit: number): void {
-    const { log, checkpointed } = this.#options.checkpoint("PASSIVE");
+  #run(mode: "PASSIVE" | "TRUNCATE", limit: number): void {
+    const { log, checkpointed } = this.#options.checkpoint(mode);
     this.heldBack = log - checkpointed;
     this.#moveAt = checkpointed < log ? log + limit : 0;
     this.#asked = checkpointed < log;
