@@ -43,7 +43,7 @@ import {
   type SimpleQueueOptions,
   type WaitOptions,
 } from "./queue-options.ts";
-import { describeDecodeError, encode, encodeAll, type Serializer } from "./serializer.ts";
+import { decode, describeDecodeError, encode, encodeAll, jsonSerializer, type Serializer } from "./serializer.ts";
 import type { JobState } from "./state.ts";
 import type { BackupReport, IntegrityReport } from "./storage/care.ts";
 import { openStorage } from "./storage/location.ts";
@@ -99,7 +99,7 @@ export class SimpleQueue<T = unknown> {
     this.#leaseMs = leaseMs;
     this.#maxRetries = maxRetries;
     this.#serializer = serializer as Serializer<T>;
-    this.#storage = openStorage(location, { queue: name, fsync });
+    this.#storage = openStorage(location, { queue: name, fsync, text: serializer === jsonSerializer });
     internals.set(this, {
       name,
       leaseMs,
@@ -363,7 +363,7 @@ export class SimpleQueue<T = unknown> {
   }
 
   #open(delivery: Delivery): ClaimedJob<T> | Promise<ClaimedJob<T>> {
-    const decoded = this.#serializer.decode(delivery.payload);
+    const decoded = decode(this.#serializer, delivery.payload);
     if (!isPromiseLike(decoded)) return new ClaimedJob(delivery, decoded, this);
     return Promise.resolve(decoded).then((data) => new ClaimedJob(delivery, data, this));
   }

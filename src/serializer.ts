@@ -38,12 +38,21 @@ function decodeJson<T = unknown>(bytes: Uint8Array): T {
     // biome-ignore lint/style/useErrorCause: see below
     throw new PayloadError("The payload is not valid UTF-8");
   }
+  return parseJson(text);
+}
+
+function parseJson<T>(text: string): T {
   try {
     return JSON.parse(text);
   } catch {
     // biome-ignore lint/style/useErrorCause: the messages of JSON.parse quote the text, and errors never quote a payload
     throw new PayloadError("The payload is not valid JSON");
   }
+}
+
+/** Decodes what a storage gives. It gives text only to queues of `jsonSerializer`. */
+export function decode<T>(serializer: Serializer<T>, payload: Encoded): T | PromiseLike<T> {
+  return typeof payload === "string" ? parseJson(payload) : serializer.decode(payload);
 }
 
 /** What a storage takes: bytes, or text that it stores as UTF-8. */

@@ -38,7 +38,7 @@ describe("what is passed to put", () => {
     expect(Buffer.from(first?.payload ?? []).toString()).toBe("pooled");
     expect(Buffer.from(second?.payload ?? []).equals(Buffer.alloc(70 * KIB, 7))).toBe(true);
     for (const { payload } of [first, second].filter((delivery) => delivery !== undefined)) {
-      expect(Buffer.from(payload.buffer).includes("secret")).toBe(false);
+      expect(Buffer.from((payload as Uint8Array).buffer).includes("secret")).toBe(false);
     }
   });
 

@@ -19,6 +19,7 @@ const ACCESS: Readonly<Record<StatementName, readonly string[]>> = {
   expire: [PRIMARY_KEY, "localqueue_leased"],
   exhaust: [PRIMARY_KEY, "localqueue_ready"],
   claim: [PRIMARY_KEY, "localqueue_ready"],
+  payload: [PRIMARY_KEY],
   ack: [PRIMARY_KEY],
   nack: [PRIMARY_KEY],
   fail: [PRIMARY_KEY],

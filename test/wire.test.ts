@@ -16,8 +16,8 @@ function fromEngine(message: FromEngine): { arrived: FromEngine; handedOver: num
   return { arrived: unpackFromEngine(structuredClone(packed, { transfer })), handedOver: transfer.length };
 }
 
-const one = { session: 1, queue: "default", fsync: false, lockMs: 30_000 };
-const other = { session: 2, queue: "another", fsync: true, lockMs: 0 };
+const one = { session: 1, queue: "default", fsync: false, text: true, lockMs: 30_000 };
+const other = { session: 2, queue: "another", fsync: true, text: false, lockMs: 0 };
 const lease = { id: 17, receipt: "a receipt" };
 const job = { payload: '{"a":"é"}', jobId: null, delayMs: 0, maxAttempts: 4 };
 

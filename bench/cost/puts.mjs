@@ -63,7 +63,7 @@ tellRatio("put, one after the other: time", { atMost: 2.2 }, await measure(false
 const many = sized(100_000, 1_000);
 tellRatio("100 puts in flight: rate", { atLeast: 0.5 }, rates(await measure(false, 100, many), many), perSecond);
 
-const flushed = sized(20_000, 500);
+const flushed = sized(100_000, 1_000);
 tellRatio(
   "100 puts in flight, fsync: rate",
   { atLeast: 0.5 },

@@ -59,7 +59,7 @@ function limit(perTransaction, jobs) {
 
 let delivered = 0;
 for (const [concurrency, bound, jobs] of [
-  [1, 0.5, sized(10_000, 100)],
+  [1, 0.5, sized(40_000, 100)],
   [100, 0.45, sized(50_000, 1_000)],
 ]) {
   const rounds = await alternate(

@@ -47,6 +47,8 @@ export interface Storage {
 export interface StorageSettings {
   /** The logical queue's name. */
   readonly queue: string;
+  /** Payloads are text: deliveries carry it as such where that loses nothing, which is cheaper than bytes. */
+  readonly text?: boolean | undefined;
   readonly fsync: boolean | undefined;
 }
 
@@ -85,7 +87,8 @@ export interface Lease {
 }
 
 export interface Delivery extends Lease {
-  readonly payload: Uint8Array;
+  /** Text only if the storage was opened for it, and only if it stands for the very same bytes in UTF-8. */
+  readonly payload: Uint8Array | string;
   /** 1 at the first delivery. */
   readonly attempt: number;
   readonly jobId: string | undefined;

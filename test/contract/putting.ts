@@ -87,7 +87,7 @@ export function puttingContract(backend: Backend): void {
       large.fill(2);
       await stored;
       const claimed = await take(storage, 2);
-      expect(claimed.map(({ payload }) => payload.every((byte) => byte === 1))).toEqual([true, true]);
+      expect(claimed.map(({ payload }) => [...payload].every((byte) => byte === 1))).toEqual([true, true]);
     });
 
     test("of many gives ids in the order of the entries", async () => {

@@ -13,6 +13,7 @@ import {
   type FromEngine,
   type HeldOnWire,
   type LeaseNews,
+  type Origin,
   type PutCommand,
   SIGNAL,
   SIGNALS,
@@ -336,8 +337,8 @@ export class TestConsumer {
   }
 }
 
-function base(id: number): { id: number; session: number; queue: string; fsync: boolean; lockMs: number } {
-  return { id, session: 1, queue: QUEUE, fsync: false, lockMs: 30_000 };
+function base(id: number): Origin & { id: number; lockMs: number } {
+  return { id, session: 1, queue: QUEUE, fsync: false, text: false, lockMs: 30_000 };
 }
 
 export function putCommand(

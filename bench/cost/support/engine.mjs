@@ -4,7 +4,7 @@ import { Engine } from "../../../dist/storage/sqlite/engine.js";
 import { cellTime, monotonicMs, SIGNAL, SIGNALS, WATCH } from "../../../dist/storage/sqlite/protocol.js";
 import { payloadBytes } from "./payload.mjs";
 
-const ORIGIN = { session: 1, queue: "default", fsync: false, lockMs: 30_000 };
+const ORIGIN = { session: 1, queue: "default", fsync: false, text: true, lockMs: 30_000 };
 const CONSUMER = 1;
 /** A young engine leaves gaps for other writers, whom it may not have noticed yet. */
 const YOUTH_MS = 1_500;

@@ -89,7 +89,7 @@ export class Limit {
 
   #claim(now) {
     const receipt = randomUUID();
-    const [row] = this.#statements.claim.all({ queue: QUEUE, leaseMs: 60_000, budget: null, now, receipt });
+    const [row] = this.#statements.claim.all({ queue: QUEUE, leaseMs: 60_000, budget: null, now, receipt, text: 1 });
     return { id: row.id, receipt, payload: row.payload };
   }
 

@@ -42,8 +42,11 @@ export class DirectoryWatch {
   }
 
   #end(state: number): void {
-    this.disarm();
+    const watcher = this.#watcher;
+    this.#watcher = undefined;
     Atomics.store(this.#signals, SIGNAL.watch, state);
     this.#wake();
+    // Closing it takes longer than all the rest, and the engine need not wait for that.
+    watcher?.close();
   }
 }

@@ -186,6 +186,11 @@ export class Connection {
     }
   }
 
+  /** Whether somebody else has committed since it was last taken note of. */
+  get foreignCommit(): boolean {
+    return this.#foreignCommit;
+  }
+
   /** Whether somebody else has committed since the last call, as far as our own transactions noticed. */
   takeForeignCommit(): boolean {
     const seen = this.#foreignCommit;
@@ -278,6 +283,7 @@ export class Connection {
   close(): void {
     const db = this.#db;
     this.#layoutInDoubt = true;
+    this.#dataVersion = -1;
     this.#db = undefined;
     this.#statements = undefined;
     try {

@@ -181,6 +181,8 @@ export class Engine {
     let ms: number;
     try {
       if (now >= this.#pauseUntil || this.#leases.nextAt <= now) this.#runBatch(now, silentMs, stalled);
+      // Before the rest, which the client need not wait for.
+      this.#outbox.flush();
       this.#answerStats();
       this.#endWaits(this.#monotonic(), stalled);
       ms = this.#nextWait(this.#monotonic(), stalled);
@@ -226,10 +228,7 @@ export class Engine {
     const taken = this.#pending.take(this.#connection.commitMs);
     const steps: Step[] = [...(renewal === undefined ? [] : [renewal]), ...own, ...taken.map(({ step }) => step)];
     if (!stalled) steps.push(...this.#claimSteps(taken, steps.length > 0));
-    if (repair !== undefined) {
-      this.#checkAll();
-      steps.push(repair);
-    }
+    if (repair !== undefined) steps.push(repair);
     if (steps.length === 0) steps.push(...this.#shrinking.steps(now));
     else this.#shrinking.committed(now);
     if (steps.length === 0) return;
@@ -238,6 +237,7 @@ export class Engine {
     const locked = this.#groupCommit.run(steps, slice);
     const tookMs = performance.now() - startedAt;
     countBatch(this.#gauges, steps.length, locked.length, tookMs, this.#connection.heldMs);
+    if (repair !== undefined) this.#checkAll();
     if (this.#connection.takeForeignCommit()) this.#noticeForeignCommit();
     if (locked.length === 0) for (const pending of taken) this.#pending.done(pending);
     else this.#keepLocked(own, taken, new Set(locked), now);
@@ -313,6 +313,7 @@ export class Engine {
   }
 
   #checkAll(): void {
+    this.#transitions.startle();
     for (const claims of this.#claims.values()) claims.check = true;
   }
 

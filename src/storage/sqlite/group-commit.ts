@@ -80,6 +80,7 @@ export class GroupCommit {
     this.#transitions.forget(0);
     try {
       if (!this.#connection.begin(fsync, busyMs)) return "locked";
+      if (this.#connection.foreignCommit) this.#transitions.startle();
       for (const step of steps) {
         const error = this.#execute(step);
         if (error === undefined) performed.push(step);
@@ -116,6 +117,7 @@ export class GroupCommit {
     } catch (error) {
       if (isConnectionFailure(error)) throw error;
       this.#transitions.forget(moves);
+      this.#transitions.startle();
       return error ?? new Error("a step failed");
     }
   }
@@ -130,6 +132,7 @@ export class GroupCommit {
   }
 
   #rollback(reopen: boolean): void {
+    this.#transitions.startle();
     try {
       this.#connection.rollback();
       if (reopen) this.#connection.close();

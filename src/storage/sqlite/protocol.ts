@@ -80,6 +80,8 @@ export interface Origin {
   readonly session: number;
   readonly queue: string;
   readonly fsync: boolean;
+  /** Whether claims are answered in text where that loses nothing. */
+  readonly text: boolean;
 }
 
 interface CommandBase extends Origin {

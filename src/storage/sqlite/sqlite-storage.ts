@@ -70,9 +70,9 @@ class SqliteStorage implements Storage {
   #client: Client | undefined;
   #closing: Promise<void> | undefined;
 
-  constructor(directory: string, { queue, fsync = false }: StorageSettings) {
+  constructor(directory: string, { queue, fsync = false, text = false }: StorageSettings) {
     this.#directory = directory;
-    this.#origin = { session: ++sessions, queue, fsync };
+    this.#origin = { session: ++sessions, queue, fsync, text };
   }
 
   put(entries: readonly Entry[], { timeoutMs = LOCK_MS, signal }: Wait): Promise<Enqueued[]> {

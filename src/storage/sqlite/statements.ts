@@ -12,6 +12,9 @@ const HELD = "id = :id AND queue = :queue AND status = 1 AND receipt = :receipt 
 /** A number that other programs wrote, as far as JavaScript can hold it: some libraries throw otherwise. */
 export const safe = (column: string): string => `max(min(${column}, 9007199254740991), -9007199254740991)`;
 
+/** Longer payloads are handed from thread to thread as bytes, without a copy. */
+export const TEXT_BYTES: number = 64 * 1024;
+
 /** Rows that a claim moves along before it takes its own; the engine drains longer queues of them in slices. */
 export const SLICE = 100;
 
@@ -26,6 +29,7 @@ export type StatementName =
   | "expire"
   | "exhaust"
   | "claim"
+  | "payload"
   | "ack"
   | "nack"
   | "fail"
@@ -95,8 +99,12 @@ export const SQL: Readonly<Record<StatementName, string>> = {
       receipt = :receipt, lease_until = :now + :leaseMs, updated_at = :now
     WHERE status = 0 AND id = (
       SELECT id FROM messages INDEXED BY localqueue_ready WHERE ${READY} ORDER BY id LIMIT 1)
-    RETURNING id, CAST(payload AS BLOB) AS payload, ${safe("attempts")} AS attempts, job_id,
-      ${safe("created_at")} AS created_at`,
+    RETURNING id, CASE WHEN :text AND length(payload) < ${TEXT_BYTES} AND instr(payload, x'00') = 0
+        THEN CAST(payload AS TEXT) ELSE CAST(payload AS BLOB) END AS payload,
+      ${safe("attempts")} AS attempts, job_id, ${safe("created_at")} AS created_at`,
+
+  /** For a payload that proved not to be text. */
+  payload: "SELECT CAST(payload AS BLOB) AS payload FROM messages WHERE id = :id",
 
   ack: `UPDATE messages SET status = 2, receipt = NULL, lease_until = NULL, updated_at = :now WHERE ${HELD}`,
 

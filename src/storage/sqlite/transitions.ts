@@ -12,6 +12,9 @@ export interface Outlook {
   readonly expiry: number;
 }
 
+/** The sign for what is not UTF-8, and a byte order mark at the beginning, which a decoder would take off. */
+const UNFAITHFUL = /\uFFFD|^\uFEFF/;
+
 type Counter = Record<JobState, number>;
 
 /**
@@ -21,6 +24,8 @@ type Counter = Record<JobState, number>;
 export class Transitions {
   readonly #connection: Connection;
   readonly #clock: () => number;
+  /** By queue: until when, for all we know, no delayed job is due and no lease ends. */
+  readonly #quietUntil = new Map<string, number>();
   readonly #moves: { queue: string; from: JobState | undefined; to: JobState; jobs: number }[] = [];
 
   constructor(connection: Connection, clock: () => number) {
@@ -38,6 +43,7 @@ export class Transitions {
 
   put(queue: string, job: NewJob, now: number): Enqueued {
     const { payload, jobId, delayMs, maxAttempts } = job;
+    if (delayMs > 0) this.#stirsAt(queue, now + delayMs);
     const { changes, lastInsertRowid } = this.#sql.put.run({ queue, payload, maxAttempts, delayMs, jobId, now });
     if (changes > 0) {
       this.#moved(queue, undefined, "ready", 1);
@@ -49,11 +55,24 @@ export class Transitions {
 
   look(queue: string): Outlook {
     const row = this.#sql.look.get({ queue }) as Row;
-    return {
-      ready: row["ready"] === 1,
-      due: (row["due"] as number | null) ?? Number.POSITIVE_INFINITY,
-      expiry: (row["expiry"] as number | null) ?? Number.POSITIVE_INFINITY,
-    };
+    const due = (row["due"] as number | null) ?? Number.POSITIVE_INFINITY;
+    const expiry = (row["expiry"] as number | null) ?? Number.POSITIVE_INFINITY;
+    this.#quietUntil.set(queue, Math.min(due, expiry));
+    return { ready: row["ready"] === 1, due, expiry };
+  }
+
+  /** Whether a look would show nothing but ready jobs: nothing is due and no lease ends before `now`. */
+  isQuiet(queue: string, now: number): boolean {
+    return (this.#quietUntil.get(queue) ?? Number.NEGATIVE_INFINITY) > now;
+  }
+
+  /** What was seen is no longer to be relied on: others have written, or what we wrote was undone. */
+  startle(): void {
+    this.#quietUntil.clear();
+  }
+
+  #stirsAt(queue: string, at: number): void {
+    if (this.isQuiet(queue, at)) this.#quietUntil.set(queue, at);
   }
 
   /** Makes due jobs ready, at most a slice of them; returns their number. */
@@ -78,22 +97,31 @@ export class Transitions {
   }
 
   /** Claims the first ready job; `undefined` = there is none. */
-  claim(queue: string, leaseMs: number, budget: number | null): Delivery | undefined {
+  claim(queue: string, leaseMs: number, budget: number | null, text = false): Delivery | undefined {
     const now = this.now();
     const receipt = randomUUID();
     // Not `get`: it would leave the statement unfinished.
-    const [row] = this.#sql.claim.all({ queue, leaseMs, budget, now, receipt });
+    const [row] = this.#sql.claim.all({ queue, leaseMs, budget, now, receipt, text: text ? 1 : 0 });
     if (row === undefined) return undefined;
     this.#moved(queue, "ready", "processing", 1);
+    this.#stirsAt(queue, now + leaseMs);
     return {
       id: row["id"] as number,
       receipt,
-      payload: row["payload"] as Uint8Array,
+      payload: this.#faithful(row),
       attempt: row["attempts"] as number,
       jobId: (row["job_id"] as string | null) ?? undefined,
       enqueuedAt: row["created_at"] as number,
       leaseUntil: now + leaseMs,
     };
+  }
+
+  /** The payload of a claimed row: bytes where text would not be the same, since something in it is not UTF-8. */
+  #faithful(row: Row): Uint8Array | string {
+    const payload = row["payload"] as Uint8Array | string;
+    if (typeof payload !== "string" || !UNFAITHFUL.test(payload)) return payload;
+    const [kept] = this.#sql.payload.all({ id: row["id"] as number });
+    return kept?.["payload"] as Uint8Array;
   }
 
   /** Ends a delivery; `undefined` = the lease is lost, and nothing was changed. */
@@ -109,6 +137,7 @@ export class Transitions {
       case "ack":
         return this.#sql.ack.run(held).changes === 1 ? "acked" : undefined;
       case "nack":
+        if (move.delayMs > 0) this.#stirsAt(held.queue, held.now + move.delayMs);
         return stateOfOnly(
           this.#sql.nack.all({
             ...held,
@@ -129,12 +158,14 @@ export class Transitions {
   /** Returns the new end of the lease; `undefined` = the lease is lost. */
   extend(queue: string, { id, receipt }: Lease, ms: number): number | undefined {
     const now = this.now();
+    this.#stirsAt(queue, now + ms);
     return this.#sql.extend.run({ id, queue, receipt, ms, now }).changes === 1 ? now + ms : undefined;
   }
 
   /** As `extend`, and an expired lease that nobody took is revived. */
   renew(queue: string, { id, receipt }: Lease, ms: number): number | undefined {
     const now = this.now();
+    this.#stirsAt(queue, now + ms);
     return this.#sql.renew.run({ id, queue, receipt, ms, now }).changes === 1 ? now + ms : undefined;
   }
 

@@ -43,7 +43,7 @@ export function packToEngine(message: ToEngine, transfer: ArrayBuffer[]): Packed
   return message.commands.map((command) => {
     // One object for all that have it in common: a message contains each object once.
     if (command.session !== origin?.session) {
-      origin = { session: command.session, queue: command.queue, fsync: command.fsync };
+      origin = { session: command.session, queue: command.queue, fsync: command.fsync, text: command.text };
     }
     return packCommand(command, origin, transfer);
   });
@@ -95,30 +95,40 @@ function isBatch(message: PackedToEngine): message is readonly PackedCommand[] {
 }
 
 function unpackCommand(packed: PackedCommand): Command {
-  const [, id, { session, queue, fsync }, lockMs] = packed;
+  const [, id, { session, queue, fsync, text }, lockMs] = packed;
   switch (packed[0]) {
     case "put": {
       const [op, , , , bytes, payload, jobId, delayMs, maxAttempts] = packed;
-      return { op, id, session, queue, fsync, lockMs, bytes, entries: [{ payload, jobId, delayMs, maxAttempts }] };
+      return {
+        op,
+        id,
+        session,
+        queue,
+        fsync,
+        text,
+        lockMs,
+        bytes,
+        entries: [{ payload, jobId, delayMs, maxAttempts }],
+      };
     }
     case "putMany": {
       const [, , , , bytes, jobs] = packed;
-      return { op: "put", id, session, queue, fsync, lockMs, bytes, entries: jobs.map(unpackJob) };
+      return { op: "put", id, session, queue, fsync, text, lockMs, bytes, entries: jobs.map(unpackJob) };
     }
     case "claim": {
       const [op, , , , limit, leaseMs, waitMs, consumer, slot] = packed;
-      return { op, id, session, queue, fsync, lockMs, limit, leaseMs, waitMs, consumer, slot };
+      return { op, id, session, queue, fsync, text, lockMs, limit, leaseMs, waitMs, consumer, slot };
     }
     case "settle": {
       const [op, , , , job, receipt, move] = packed;
-      return { op, id, session, queue, fsync, lockMs, lease: { id: job, receipt }, move };
+      return { op, id, session, queue, fsync, text, lockMs, lease: { id: job, receipt }, move };
     }
     case "extend": {
       const [op, , , , job, receipt, ms] = packed;
-      return { op, id, session, queue, fsync, lockMs, lease: { id: job, receipt }, ms };
+      return { op, id, session, queue, fsync, text, lockMs, lease: { id: job, receipt }, ms };
     }
     default:
-      return { op: packed[0], id, session, queue, fsync, lockMs };
+      return { op: packed[0], id, session, queue, fsync, text, lockMs };
   }
 }
 
@@ -129,7 +139,7 @@ function unpackJob([payload, jobId, delayMs, maxAttempts]: PackedJob): NewJob {
 type PackedDelivery = readonly [
   id: number,
   receipt: string,
-  payload: Uint8Array,
+  payload: Uint8Array | string,
   attempt: number,
   jobId: string | undefined,
   leaseUntil: number,
@@ -176,7 +186,8 @@ function packAnswer(answer: Answer, transfer: ArrayBuffer[]): PackedAnswer {
 
 function packDelivery(delivery: Delivery, transfer: ArrayBuffer[]): PackedDelivery {
   const { id, receipt, payload, attempt, jobId, leaseUntil, enqueuedAt } = delivery;
-  return [id, receipt, packBytes(payload, transfer), attempt, jobId, leaseUntil, enqueuedAt];
+  const packed = typeof payload === "string" ? payload : packBytes(payload, transfer);
+  return [id, receipt, packed, attempt, jobId, leaseUntil, enqueuedAt];
 }
 
 export function unpackFromEngine(message: PackedFromEngine): FromEngine {
