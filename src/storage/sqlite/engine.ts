@@ -230,7 +230,6 @@ export class Engine {
     if (!stalled) steps.push(...this.#claimSteps(taken, steps.length > 0));
     if (repair !== undefined) steps.push(repair);
     if (steps.length === 0) steps.push(...this.#shrinking.steps(now));
-    else this.#shrinking.committed(now);
     if (steps.length === 0) return;
     const slice = Math.max(0, Math.min(BUSY_SLICE_MS, ...taken.map(({ step }) => step.lockEndsAt - now)));
     const startedAt = performance.now();
@@ -307,7 +306,7 @@ export class Engine {
   }
 
   #noticeForeignCommit(): void {
-    this.#shrinking.committed(this.#monotonic());
+    this.#shrinking.noticeDeletions(this.#monotonic());
     this.#neighbours.committed(this.#monotonic());
     this.#checkAll();
   }
@@ -392,7 +391,7 @@ export class Engine {
     }
     if (toDo) ms = Math.min(ms, this.#pauseUntil - now);
     if (this.#leases.size > 0) ms = Math.min(ms, this.#leases.nextAt - now, POLL_MS);
-    ms = Math.min(ms, Math.max(this.#shrinking.nextAt, this.#pauseUntil) - now, this.#connection.shortenAt - now);
+    ms = Math.min(ms, this.#shrinking.waitMs(now), this.#connection.shortenAt - now);
     return Math.max(0, ms);
   }
 }
