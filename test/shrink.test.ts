@@ -37,7 +37,7 @@ describe("an engine with nothing to do", () => {
     const rows = engine.rows("SELECT id, hex(payload) AS payload FROM messages ORDER BY id");
     const before = fileSize(directory);
     expect(before).toBeGreaterThan(35 * MIB);
-    // It notices that something was written when it next writes.
+    // It notices that somebody else has written when it next writes.
     engine.put("a job");
     engine.run();
     engine.elapse(60_000);

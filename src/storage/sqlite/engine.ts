@@ -264,16 +264,18 @@ export class Engine {
     if (!stalled) steps.push(...this.#claimSteps(taken, steps.length > 0));
     if (repair !== undefined) steps.push(repair);
     const sweep = this.#sweeps.nextStep(now, steps.length > 0);
-    if (sweep !== undefined) steps.push(sweep);
+    if (sweep !== undefined) {
+      steps.push(sweep);
+      this.#shrinking.noticeDeletions(now);
+    }
     if (steps.length === 0) steps.push(...this.#shrinking.steps(now));
-    else this.#shrinking.committed(now);
     if (steps.length === 0) return;
     const slice = Math.max(0, Math.min(BUSY_SLICE_MS, ...taken.map(({ step }) => step.lockEndsAt - now)));
     const startedAt = performance.now();
     const locked = this.#groupCommit.run(this.#connection.space.admit(steps, now), slice);
     const tookMs = performance.now() - startedAt;
-    if (repair !== undefined) this.#checkAll();
     countBatch(this.#gauges, steps.length, locked.length, tookMs, this.#connection.heldMs);
+    if (repair !== undefined) this.#checkAll();
     if (this.#connection.takeForeignCommit()) this.#noticeForeignCommit();
     if (locked.length === 0) for (const pending of taken) this.#pending.done(pending);
     else this.#keepLocked(own, taken, new Set(locked), now);
@@ -361,7 +363,7 @@ export class Engine {
   }
 
   #noticeForeignCommit(): void {
-    this.#shrinking.committed(this.#monotonic());
+    this.#shrinking.noticeDeletions(this.#monotonic());
     this.#neighbours.committed(this.#monotonic());
     this.#checkAll();
   }
@@ -455,7 +457,7 @@ export class Engine {
     if (toDo) ms = Math.min(ms, this.#pauseUntil - now);
     ms = Math.min(ms, Math.max(this.#sweeps.nextAt, this.#pauseUntil) - now);
     if (this.#leases.size > 0) ms = Math.min(ms, this.#leases.nextAt - now, POLL_MS);
-    ms = Math.min(ms, Math.max(this.#shrinking.nextAt, this.#pauseUntil) - now, this.#connection.log.shortenAt - now);
+    ms = Math.min(ms, this.#shrinking.waitMs(now), this.#connection.log.shortenAt - now);
     return Math.max(0, ms);
   }
 }

@@ -41,7 +41,7 @@ export const checkIntegrity: SideTask<Omit<IntegrityCheck, "onProgress">, Integr
     for (const [done, [phase, part]] of parts.entries()) {
       endIfCancelled(context);
       context.progress({ phase, done, total: parts.length });
-      if (found.length < maxErrors) found.push(...attempt(phase, () => part(db, maxErrors - found.length, mode)));
+      if (found.length < maxErrors) found.push(...attempt(phase, () => part(db, maxErrors, mode)));
     }
   } finally {
     if (db.inTransaction) db.exec("ROLLBACK");

@@ -1,9 +1,11 @@
 import type { Connection } from "./connection.ts";
 import type { Step } from "./group-commit.ts";
 
-/** How long after a commit the free pages are counted, and how long slices are apart. */
-const LOOK_MS = 5000;
+/** How long after deletions the free pages are counted, and how long slices are apart. */
+const LOOK_MS = 10_000;
 const PAUSE_MS = 20;
+/** Never urgent: what else there is to do comes first. */
+const LEAST_WAIT_MS = 5;
 /** A slice is made smaller when it took longer than this, and larger when it took less than half of it. */
 const SLICE_MS = 2;
 const PAGES = { least: 8, first: 32, most: 512 };
@@ -16,9 +18,9 @@ const WORTHWHILE = 4096;
  * quarter of the file is free, until an eighth is. Needs a file that was made, or vacuumed, by this version.
  */
 export class Shrinking {
-  /** When there may be something to do. */
-  nextAt: number = Number.POSITIVE_INFINITY;
   readonly #connection: Connection;
+  /** When there may be something to do. */
+  #nextAt = Number.POSITIVE_INFINITY;
   #pages = PAGES.first;
   #underWay = false;
 
@@ -26,18 +28,23 @@ export class Shrinking {
     this.#connection = connection;
   }
 
-  /** Somebody has written: there may be more free pages than before. */
-  committed(now: number): void {
-    this.nextAt = Math.min(this.nextAt, now + LOOK_MS);
+  /** Somebody may have deleted jobs: a sweep of ours, or another process, of which nobody knows what it wrote. */
+  noticeDeletions(now: number): void {
+    this.#nextAt = Math.min(this.#nextAt, now + LOOK_MS);
+  }
+
+  /** How long there is nothing to do for certain. */
+  waitMs(now: number): number {
+    return Math.max(this.#nextAt - now, LEAST_WAIT_MS);
   }
 
   /** To be called when there is nothing else to do: the next slice, if it is time for one. */
   steps(now: number): Step[] {
-    if (now < this.nextAt) return [];
+    if (now < this.#nextAt) return [];
     const wanted = this.#isWanted();
     const ends = this.#underWay && !wanted;
     this.#underWay = wanted;
-    this.nextAt = wanted ? now + PAUSE_MS : Number.POSITIVE_INFINITY;
+    this.#nextAt = wanted ? now + PAUSE_MS : Number.POSITIVE_INFINITY;
     // The file itself becomes shorter when the log is moved into it.
     if (ends) this.#connection.log.move();
     return wanted ? [this.#slice()] : [];
@@ -62,7 +69,7 @@ export class Shrinking {
       },
       // Nobody waits for it; it is tried again after a later commit.
       fail: () => {
-        this.nextAt = Number.POSITIVE_INFINITY;
+        this.#nextAt = Number.POSITIVE_INFINITY;
       },
     };
   }
