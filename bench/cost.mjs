@@ -15,6 +15,7 @@ const SECTIONS = [
   "backlog",
   "limited",
   "purge",
+  "reports",
   "latency",
   "idle",
   "event-loop",

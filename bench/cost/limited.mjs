@@ -1,35 +1,17 @@
 // What a put costs in a queue with `maxPendingJobs`, beside one without, in a file with many jobs.
-import path from "node:path";
 import { performance } from "node:perf_hooks";
-import { loadDriver } from "../../dist/storage/sqlite/driver.js";
-import { SQL } from "../../dist/storage/sqlite/statements.js";
 import { withDirectory } from "./support/directory.mjs";
 import { assertStats } from "./support/exact.mjs";
 import { tellChecked, tellRatio } from "./support/figures.mjs";
+import { fill } from "./support/fill.mjs";
 import { number, time } from "./support/format.mjs";
-import { payload, payloadBytes } from "./support/payload.mjs";
+import { payload } from "./support/payload.mjs";
 import { inLanes, withQueue } from "./support/queue.mjs";
 import { alternate } from "./support/rounds.mjs";
 import { sized } from "./support/size.mjs";
 
 const READY = sized(1_000_000, 2_000);
 const MAX_PENDING_JOBS = 1_000_000_000;
-
-const FILL = `WITH RECURSIVE numbers (n) AS (VALUES (1) UNION ALL SELECT n + 1 FROM numbers WHERE n < :rows)
-  INSERT INTO messages (queue, payload, status, attempts, max_attempts, available_at, created_at, updated_at)
-  SELECT 'default', CAST(:payload AS BLOB), 0, 0, 4, :now, :now, :now FROM numbers`;
-
-/** Through SQL: the calls would take minutes, and the rows would be the same. */
-function fill(directory) {
-  const db = loadDriver().open(path.join(directory, "localqueue.db"));
-  const now = Date.now();
-  db.exec("BEGIN IMMEDIATE");
-  db.prepare(FILL).run({ rows: READY, payload: payloadBytes, now });
-  db.prepare(SQL.count).run({ queue: "default", ready: READY, processing: 0, acked: 0, failed: 0, now });
-  db.exec("COMMIT");
-  db.prepare("PRAGMA wal_checkpoint(TRUNCATE)").all();
-  db.close();
-}
 
 /** How long a put takes on average, in milliseconds, with so many of them under way at any time. */
 async function timePuts(queue, lanes, jobs) {
@@ -45,7 +27,7 @@ async function timePuts(queue, lanes, jobs) {
 
 await withDirectory(async (directory) => {
   await withQueue(directory, {}, (queue) => queue.stats());
-  fill(directory);
+  fill(directory, "ready", READY);
   let ready = READY;
   await withQueue(directory, { maxPendingJobs: MAX_PENDING_JOBS }, (limited) =>
     withQueue(directory, {}, async (unlimited) => {

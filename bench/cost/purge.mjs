@@ -4,11 +4,10 @@ import { performance } from "node:perf_hooks";
 import { setTimeout as sleep } from "node:timers/promises";
 import { Worker } from "../../dist/index.js";
 import { loadDriver } from "../../dist/storage/sqlite/driver.js";
-import { SQL } from "../../dist/storage/sqlite/statements.js";
 import { claimInTurns } from "./support/claims.mjs";
 import { tellChecked, tellValue } from "./support/figures.mjs";
+import { fill } from "./support/fill.mjs";
 import { number, perSecond, time } from "./support/format.mjs";
-import { payloadBytes } from "./support/payload.mjs";
 import { Program } from "./support/program.mjs";
 import { withNewQueue, withQueue } from "./support/queue.mjs";
 import { percentile } from "./support/rounds.mjs";
@@ -19,22 +18,6 @@ const CALM_MS = sized(8_000, 300);
 /** The first pass begins a second after the worker. */
 const RETENTION_MS = sized(10_000, 1_500);
 const DAY = 86_400_000;
-
-const FILL = `WITH RECURSIVE numbers (n) AS (VALUES (1) UNION ALL SELECT n + 1 FROM numbers WHERE n < :rows)
-  INSERT INTO messages (queue, payload, status, attempts, max_attempts, available_at, created_at, updated_at)
-  SELECT 'default', CAST(:payload AS BLOB), 2, 1, 4, :at, :at, :at FROM numbers`;
-
-/** Jobs that were done two days ago. Through SQL: as calls they would take minutes. */
-function fill(directory) {
-  const db = loadDriver().open(path.join(directory, "localqueue.db"));
-  const at = Date.now() - 2 * DAY;
-  db.exec("BEGIN IMMEDIATE");
-  db.prepare(FILL).run({ rows: ROWS, payload: payloadBytes, at });
-  db.prepare(SQL.count).run({ queue: "default", ready: 0, processing: 0, acked: ROWS, failed: 0, now: at });
-  db.exec("COMMIT");
-  db.prepare("PRAGMA wal_checkpoint(TRUNCATE)").all();
-  db.close();
-}
 
 /** What claims take while `work` runs: those of another process, and those of this one through `queue`. */
 async function delaysDuring(directory, queue, work) {
@@ -61,7 +44,7 @@ async function delaysDuring(directory, queue, work) {
 const SIDES = { there: "another process", here: "the same process" };
 
 await withNewQueue({}, async (queue, directory) => {
-  fill(directory);
+  fill(directory, "acked", ROWS, Date.now() - 2 * DAY);
   const calm = await delaysDuring(directory, queue, () => sleep(CALM_MS));
   let tookMs = 0;
   let purged = 0;
@@ -100,7 +83,7 @@ function delaysBesideWorker(directory, queue, retention) {
 }
 
 await withNewQueue({}, async (queue, directory) => {
-  fill(directory);
+  fill(directory, "acked", ROWS, Date.now() - 2 * DAY);
   const calm = await delaysBesideWorker(directory, queue, undefined);
   const busy = await delaysBesideWorker(directory, queue, { ackedMs: DAY });
   const removed = ROWS - oldJobs(directory);
