@@ -166,7 +166,7 @@ describe("with a worker on a queue that has a retention", () => {
   test("a fault ends the pass, harms nobody, and the next pass makes up for it", () => {
     const { engine, driver } = open();
     finished(engine, 2 * DAY);
-    driver.plant({ at: SQL.purgeAcked, error: sqliteError("FULL") });
+    driver.plant({ at: SQL.purgeAcked, error: sqliteError("CONSTRAINT") });
     keeper(engine);
     engine.elapse(5 * SECOND);
     expect(ids(engine)).toEqual([1]);

@@ -193,9 +193,10 @@ describe("a purge", () => {
     const engine = new TestEngine({ directory: tempDirectory(), driver });
     fill(engine, 100);
     engine.clock.advance(10);
-    driver.plant({ at: SQL.purgeAcked, error: sqliteError("FULL"), after: 1 });
+    driver.plant({ at: SQL.purgeAcked, error: sqliteError("FULL"), after: 1, times: 100 });
     const purge = engine.purge(1);
     settle(engine, purge);
+    driver.heal();
     expect(purge.error).toMatchObject({ code: "DISK_FULL" });
     expectRightCounts(engine);
     const again = engine.purge(1);

@@ -279,7 +279,7 @@ test("the verification commits a page of its own, which overwrites what the fail
     driver.plant({ at: "COMMIT", error: FAILED_FSYNC, really: "executes" });
     driver.plant({ at: "COMMIT", after: 1, strikes: () => (before = version()) });
     const put = engine.put(`job ${round}`);
-    engine.step();
+    engine.run();
     expect(put.put).toMatchObject([{ inserted: true }]);
     expect(before).toBeDefined();
     expect(version()).not.toBe(before);
