@@ -47,6 +47,11 @@ export class QueueClaims {
     this.queue = queue;
   }
 
+  /** Whether a claim may find something, as far as is known. */
+  mayFind(now: number): boolean {
+    return this.check || this.nextAt <= now;
+  }
+
   remove(waiter: Waiter): void {
     const index = this.waiters.indexOf(waiter);
     if (index >= 0) this.waiters.splice(index, 1);

@@ -1,6 +1,6 @@
 import type { StorageError } from "../../errors.ts";
 import { AlterStep } from "./alter.ts";
-import { type ClaimContext, ClaimStep, QueueClaims, shareOf } from "./claims.ts";
+import { type ClaimContext, ClaimStep, type Waiter } from "./claims.ts";
 import { ClockWatch } from "./clock-watch.ts";
 import { BUSY_SLICE_MS, type Connection } from "./connection.ts";
 import { isConnectionFailure, toStorageError } from "./driver.ts";
@@ -39,6 +39,7 @@ import {
 } from "./steps.ts";
 import { Sweeps } from "./sweeps.ts";
 import { Transitions } from "./transitions.ts";
+import { WaitingClaims } from "./waiting-claims.ts";
 
 /** A client that has not been heard of for this long is given no work, and work that it did not start is taken back. */
 const STALLED_MS = 1000;
@@ -81,7 +82,7 @@ export class Engine {
   readonly #clock: () => number;
   readonly #monotonic: () => number;
   readonly #consumers = new Map<number, EngineConsumer>();
-  readonly #claims = new Map<string, QueueClaims>();
+  readonly #claims: WaitingClaims;
   readonly #pending: PendingCommands;
   readonly #room: Room;
   #stats: { readonly command: StatsCommand; lockEndsAt: number }[] = [];
@@ -103,6 +104,13 @@ export class Engine {
     this.#outbox = new Outbox(post);
     this.#pending = new PendingCommands(() => this.#outbox.batchDone());
     this.#room = new Room({ connection, transitions: this.#transitions, outbox: this.#outbox, monotonic });
+    this.#claims = new WaitingClaims({
+      connection,
+      transitions: this.#transitions,
+      outbox: this.#outbox,
+      clock,
+      context: () => this.#claimContext(),
+    });
     this.#leases = new Leases(monotonic, (news) => this.#outbox.tell(news));
     this.#clockWatch = new ClockWatch(connection, clock);
     this.#shrinking = new Shrinking(connection);
@@ -156,29 +164,23 @@ export class Engine {
     const steps: CommandStep[] = [];
     for (const command of commands) {
       if (command.op === "stats") this.#stats.push({ command, lockEndsAt: now + command.lockMs });
-      else if (command.op === "claim") this.#await(command, now);
+      else if (command.op === "claim") this.#claims.add(this.#waiterOf(command, now));
       else if (command.op === "sweep") this.#sweeps.add(command);
       else steps.push(this.#stepOf(command, now));
     }
     this.#pending.addBatch(steps);
   }
 
-  #await(command: ClaimCommand, now: number): void {
-    let claims = this.#claims.get(command.origin.queue);
-    if (claims === undefined) {
-      claims = new QueueClaims(command.origin.queue);
-      this.#claims.set(command.origin.queue, claims);
-    }
+  #waiterOf(command: ClaimCommand, now: number): Waiter {
     const consumer = command.consumer === undefined ? undefined : this.#consumers.get(command.consumer);
-    claims.waiters.push({ command, consumer, endsAt: now + command.waitMs, lockEndsAt: undefined });
-    claims.check = true;
+    return { command, consumer, endsAt: now + command.waitMs, lockEndsAt: undefined };
   }
 
   /** Withdraws what has not been done yet; what is under way is answered as usual. */
   #abort(id: number): void {
     if (this.#pending.withdraw(id)) this.#outbox.answer({ id, refused: "aborted" });
     this.#room.withdraw(id);
-    this.#withdraw((command) => command.id === id, "aborted");
+    this.#claims.withdraw((command) => command.id === id, "aborted");
   }
 
   #closeSession(session: number): void {
@@ -187,17 +189,8 @@ export class Engine {
     for (const asked of this.#stats) {
       if (asked.command.origin.session === session) asked.lockEndsAt = Math.min(asked.lockEndsAt, latest);
     }
-    this.#withdraw((command) => command.origin.session === session, "closed");
+    this.#claims.withdraw((command) => command.origin.session === session, "closed");
     this.#sweeps.closeSession(session);
-  }
-
-  #withdraw(which: (command: ClaimCommand) => boolean, refused: "aborted" | "closed"): void {
-    for (const claims of this.#claims.values()) {
-      for (const waiter of claims.waiters.filter(({ command }) => which(command))) {
-        claims.remove(waiter);
-        this.#outbox.answer({ id: waiter.command.id, refused });
-      }
-    }
   }
 
   /** Does what there is to do; returns after how many milliseconds to call again unless a message comes first. */
@@ -205,7 +198,7 @@ export class Engine {
     const now = this.#monotonic();
     this.#noticeSleep(now);
     const silentMs = elapsedSince(Atomics.load(this.#signals, SIGNAL.tick), now);
-    const stalled = silentMs > STALLED_MS && (this.#leases.size > 0 || this.#hasWaiters());
+    const stalled = silentMs > STALLED_MS && (this.#leases.size > 0 || this.#claims.any);
     if (Atomics.exchange(this.#signals, SIGNAL.stalled, stalled ? 1 : 0) === 1 && !stalled) this.#checkAll();
     let ms: number;
     try {
@@ -213,7 +206,7 @@ export class Engine {
       // Before the rest, which the client need not wait for.
       this.#outbox.flush();
       this.#answerStats();
-      this.#endWaits(this.#monotonic(), stalled);
+      this.#claims.endWaits(this.#monotonic(), stalled);
       this.#room.endWaits(this.#monotonic());
       ms = this.#nextWait(this.#monotonic(), stalled);
       this.#outbox.flush();
@@ -310,41 +303,15 @@ export class Engine {
     if (!this.#room.hasWaiters) return [];
     if (!locking && this.#connection.pollForeignCommit()) this.#noticeForeignCommit();
     const steps = this.#room.steps(taken);
-    for (const { command } of steps) {
-      const claims = this.#claims.get(command.origin.queue);
-      if (claims !== undefined) claims.check = true;
-    }
+    for (const { command } of steps) this.#claims.check(command.origin.queue);
     return steps;
   }
 
-  /** Steps for the queues with waiting claims where there may be work. When alone, they look before they lock. */
+  /** Steps for the claims that wait for work. */
   #claimSteps(taken: readonly Pending[], locking: boolean): Step[] {
-    if (!this.#hasWaiters()) return [];
-    const mentioned = new Set(taken.map(({ step }) => step.command.origin.queue));
+    if (!this.#claims.any) return [];
     if (!locking && this.#connection.pollForeignCommit()) this.#noticeForeignCommit();
-    const wall = this.#clock();
-    const steps: Step[] = [];
-    for (const claims of this.#claims.values()) {
-      if (claims.waiters.length === 0) continue;
-      if (!(claims.check || claims.nextAt <= wall || mentioned.has(claims.queue))) continue;
-      if (locking || this.#findsWork(claims, wall)) steps.push(this.#claimStep(claims));
-    }
-    return steps;
-  }
-
-  #claimStep(claims: QueueClaims): ClaimStep {
-    const share = Math.min(shareOf(claims.waiters.length, this.#connection.commitMs), this.#connection.space.callers);
-    return new ClaimStep(claims, this.#claimContext(), share);
-  }
-
-  #findsWork(claims: QueueClaims, wall: number): boolean {
-    try {
-      return claims.see(this.#transitions.look(claims.queue), wall, this.#expireAfter === undefined);
-    } catch (error) {
-      // An index may be missing. The next transaction notices, and makes it anew.
-      if (isConnectionFailure(error)) throw error;
-      return true;
-    }
+    return this.#claims.steps(new Set(taken.map(({ step }) => step.command.origin.queue)), locking);
   }
 
   #claimContext(): ClaimContext {
@@ -371,7 +338,7 @@ export class Engine {
   #checkAll(): void {
     this.#transitions.startle();
     this.#room.checkAll();
-    for (const claims of this.#claims.values()) claims.check = true;
+    this.#claims.checkAll();
   }
 
   /** Steps that the lock kept out: their callers wait on, or are told that their time is up. */
@@ -409,55 +376,30 @@ export class Engine {
     }
   }
 
-  /** Tells claims that their time is up: nothing came, or there is work but the lock cannot be had. */
-  #endWaits(now: number, stalled: boolean): void {
-    for (const [queue, claims] of this.#claims) {
-      const locked = claims.check && !stalled;
-      for (const { command } of claims.takeEnded(now, locked)) {
-        if (locked) this.#outbox.fail(command.id, lockedOut(this.#connection.file));
-        else this.#outbox.answer({ id: command.id, claimed: [] });
-      }
-      if (claims.waiters.length === 0) this.#claims.delete(queue);
-    }
-  }
-
   #failEverything(error: StorageError): void {
     this.#pending.failAll(error);
     this.#sweeps.failAll(error);
     this.#room.failAll(error);
-    for (const { waiters } of this.#claims.values()) {
-      for (const { command } of waiters.splice(0)) this.#outbox.fail(command.id, error);
-    }
+    this.#claims.failAll(error);
     for (const { command } of this.#stats.splice(0)) this.#outbox.fail(command.id, error);
   }
 
-  #hasWaiters(): boolean {
-    for (const { waiters } of this.#claims.values()) if (waiters.length > 0) return true;
-    return false;
-  }
-
   #nextWait(now: number, stalled: boolean): number {
-    const wall = this.#clock();
-    let ms = Number.POSITIVE_INFINITY;
-    let toDo = this.#pending.size + this.#own.length + this.#stats.length > 0 || this.#clockWatch.busy;
-    for (const claims of this.#claims.values()) {
-      if (claims.waiters.length === 0) continue;
-      const workThere = (claims.check || claims.nextAt <= wall) && !stalled;
-      if (workThere) toDo = true;
-      else if (!stalled) ms = Math.min(ms, claims.nextAt - wall);
-      ms = Math.min(ms, stalled ? STALLED_MS : this.#neighbours.pollMs(now));
-      for (const { endsAt, lockEndsAt = Number.POSITIVE_INFINITY } of claims.waiters)
-        ms = Math.min(ms, (workThere ? lockEndsAt : endsAt) - now);
-    }
+    let ms = this.#claims.waitMs(now, stalled);
+    if (this.#claims.any) ms = Math.min(ms, stalled ? STALLED_MS : this.#neighbours.pollMs(now));
     if (this.#room.hasWaiters) {
-      toDo ||= this.#room.toDo;
       ms = Math.min(ms, this.#room.nextEnd - now);
-      if (stalled || !this.#hasWaiters()) ms = Math.min(ms, this.#neighbours.pollMs(now));
+      if (stalled || !this.#claims.any) ms = Math.min(ms, this.#neighbours.pollMs(now));
     }
-    if (toDo) ms = Math.min(ms, this.#pauseUntil - now);
+    if (this.#hasToDo(stalled)) ms = Math.min(ms, this.#pauseUntil - now);
     ms = Math.min(ms, Math.max(this.#sweeps.nextAt, this.#pauseUntil) - now);
     if (this.#leases.size > 0) ms = Math.min(ms, this.#leases.nextAt - now, POLL_MS);
     ms = Math.min(ms, this.#shrinking.waitMs(now), this.#connection.log.shortenAt - now);
     return Math.max(0, ms);
+  }
+
+  #hasToDo(stalled: boolean): boolean {
+    if (this.#pending.size + this.#own.length + this.#stats.length > 0 || this.#clockWatch.busy) return true;
+    return this.#claims.toDo(stalled) || (this.#room.hasWaiters && this.#room.toDo);
   }
 }
