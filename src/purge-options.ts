@@ -50,5 +50,7 @@ export function readFailedSelection(which: unknown): FailedSelection {
   if (typeof which !== "object" || which === null) {
     throw wrongType("which", "the id of a dead letter, or a filter (`{}` = all)", which);
   }
-  return (which as { id?: unknown }).id === undefined ? readFilter(which, "which") : readOne(which, "which");
+  if (!("id" in which)) return readFilter(which, "which");
+  readOne(which, "which");
+  return { id: jobNumber(which.id, "id") };
 }

@@ -154,8 +154,8 @@ describe("what is wrong is reported", () => {
     writeFileSync(file, bytes);
     const { ok, messages } = await openQueue({ directory }).checkIntegrity({ maxErrors: 5 });
     expect(ok).toBe(false);
-    expect(messages[0]).toMatch(/^\*{3} in database main \*{3}\nTree \d+ page \d+: /);
-    expect(messages).toContain("counts: database disk image is malformed");
+    expect(messages[0]).toMatch(/^Tree \d+ page \d+: [^\n]+$/);
+    expect(messages.length).toBeLessThanOrEqual(5);
   });
 });
 

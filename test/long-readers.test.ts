@@ -56,11 +56,12 @@ test("while there are always readers, though none for long, writers go on and th
   ];
   for (const reader of readers) await reader.hears("reading");
   let longest = 0;
-  for (let n = 0; n < 60; n++) {
+  for (let n = 0; n < 120; n++) {
     await queue.putMany(batch);
     longest = Math.max(longest, logSize(directory));
   }
   for (const reader of readers) await reader.end();
   await until(() => logSize(directory) <= BOUND, 5000);
-  expect(longest).toBeLessThan(3 * BOUND);
+  // 600 MB went through it.
+  expect(longest).toBeLessThan(5 * BOUND);
 }, 60_000);

@@ -94,3 +94,14 @@ function descriptorsOf(target: string): number {
   });
   return stats.filter((stat) => stat?.ino === ino && stat.dev === dev).length;
 }
+
+test("closing leaves nothing open, however long the log was at the end", async () => {
+  for (let round = 0; round < 5; round++) {
+    const directory = tempDirectory();
+    const storage = open(directory);
+    const large = "x".repeat(200_000);
+    await Promise.all(Array.from({ length: 80 }, () => storage.put([entry(large)], {})));
+    await storage.close();
+    await until(() => !fs.existsSync(path.join(directory, "localqueue.db-wal")), 5000);
+  }
+});

@@ -281,6 +281,18 @@ describe("the reserve", () => {
     expect(fs.readFileSync(precious, "utf8")).toBe("x".repeat(100));
   });
 
+  test.skipIf(process.geteuid?.() !== 0)("belongs to whom the database belongs, though root made it", () => {
+    const directory = tempDirectory();
+    const file = path.join(directory, "localqueue.reserve");
+    new TestEngine({ directory }).close();
+    fs.rmSync(file, { force: true });
+    fs.chownSync(path.join(directory, "localqueue.db"), 65_534, 65_534);
+    const engine = new TestEngine({ directory });
+    engine.put("a");
+    engine.run();
+    expect(fs.statSync(file)).toMatchObject({ uid: 65_534, gid: 65_534 });
+  });
+
   test("grows with the log, up to 22 MiB, and with nothing that a file system could compress", () => {
     const directory = tempDirectory();
     const file = path.join(directory, "localqueue.reserve");

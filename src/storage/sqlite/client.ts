@@ -276,7 +276,8 @@ export class Client {
         for (const news of message.news) this.#consumers.get(news.consumer)?.tell(news);
         for (const answer of message.answers) this.#answer(answer);
         if (message.watch && this.#requests.size > 0) this.#watch.arm();
-        if (message.moveLog) void this.#moveLog();
+        // Once nobody uses it any more, no thread may be started that nobody would end.
+        if (message.moveLog && this.#users > 0) void this.#moveLog();
         if (this.#batches.length > 0) this.#flush();
         break;
     }

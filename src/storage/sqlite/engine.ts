@@ -151,7 +151,7 @@ export class Engine {
         this.#room.stopWaiting(message.session, this.#pending.of(message.session));
         break;
       case "logMoved":
-        this.#connection.log.move();
+        this.#connection.log.begun();
         break;
       case "closeSession":
         this.#closeSession(message.session);

@@ -65,7 +65,9 @@ function attempt(phase: string, find: () => string[]): string[] {
 export function findDamage(db: Database, limit: number, mode: IntegrityMode): string[] {
   return attempt("pages", () => {
     const rows = db.prepare(`PRAGMA ${mode === "full" ? "integrity_check" : "quick_check"}(${limit})`).all();
-    return rows.map((row) => String(Object.values(row)[0])).filter((text) => text !== "ok");
+    // What is wrong with pages comes as one text of many lines, under a heading.
+    const lines = rows.flatMap((row) => String(Object.values(row)[0]).split("\n"));
+    return lines.filter((line) => line !== "ok" && !line.startsWith("*** in database "));
   });
 }
 

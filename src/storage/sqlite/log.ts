@@ -6,7 +6,7 @@ const CHECKPOINT_PAGES = 4000;
 const BESIDE_PAGES = 1000;
 /** How many commits may pass before its length is looked at, if its file did not grow. */
 const COMMITS_PER_CHECK = 64;
-/** A log that grew beyond this, because of a long reader, is emptied in short attempts. */
+/** A log that grew beyond this, because of readers, is emptied in short attempts, also whenever it grew by a quarter of that. */
 export const LONG_LOG_BYTES: number = 64 * 1024 * 1024;
 const SHORTEN_INTERVAL_MS = 1000;
 /** On a full disk: a shorter log is not worth a checkpoint; a longer one gives its room back. */
@@ -44,7 +44,10 @@ export class Log {
   #moveAt = 0;
   /** Somebody beside the engine was asked to move it. */
   #asked = false;
+  /** What somebody beside the engine moved is to be followed by the rest. */
+  #isBegun = false;
   #shortenAfter = 0;
+  #shortenAbove = LONG_LOG_BYTES;
 
   constructor(options: LogOptions) {
     this.#options = options;
@@ -67,7 +70,12 @@ export class Log {
     return this.#bytes > LONG_LOG_BYTES ? this.#shortenAfter : Number.POSITIVE_INFINITY;
   }
 
-  /** To be called between batches. Returns whether somebody else is to begin, and `move` to be called after that. */
+  /** Somebody has moved what there was; the next `tend` moves the rest. */
+  begun(): void {
+    this.#isBegun = true;
+  }
+
+  /** To be called between batches. Returns whether somebody else is to begin, and `begun` to be called after that. */
   tend(now: number): boolean {
     const { space, checkpoint, bytes } = this.#options;
     space.keepUp(this.#bytes, now);
@@ -75,10 +83,16 @@ export class Log {
       this.#tendInShortage();
       return false;
     }
-    if (now >= this.shortenAt) {
-      this.#shortenAfter = now + SHORTEN_INTERVAL_MS;
+    if (now >= this.shortenAt || this.#bytes > this.#shortenAbove) {
       this.#run("TRUNCATE", CHECKPOINT_PAGES);
       this.#bytes = bytes();
+      this.#shortenAfter = now + SHORTEN_INTERVAL_MS;
+      this.#shortenAbove = Math.max(this.#bytes, 0.75 * LONG_LOG_BYTES) + LONG_LOG_BYTES / 4;
+      return false;
+    }
+    if (this.#isBegun) {
+      this.#isBegun = false;
+      this.move();
       return false;
     }
     const limit = space.logPages(CHECKPOINT_PAGES, this.#bytes);
@@ -88,7 +102,8 @@ export class Log {
     this.#commits = 0;
     const { log } = checkpoint("NOOP");
     if (log < Math.max(limit, this.#moveAt)) return false;
-    if (!this.#asked && limit === CHECKPOINT_PAGES) {
+    // A log that is longer did not start over although all was moved: readers are in the way, and haste helps.
+    if (!this.#asked && limit === CHECKPOINT_PAGES && log < limit + BESIDE_PAGES) {
       this.#asked = true;
       this.#moveAt = log + BESIDE_PAGES;
       return true;
@@ -104,9 +119,11 @@ export class Log {
 
   #run(mode: "PASSIVE" | "TRUNCATE", limit: number): void {
     const { log, checkpointed } = this.#options.checkpoint(mode);
+    // Both are -1 where somebody else is at it.
+    const all = log >= 0 && checkpointed === log;
     this.heldBack = log - checkpointed;
-    this.#moveAt = checkpointed < log ? log + limit : 0;
-    this.#asked = checkpointed < log;
+    this.#moveAt = all ? 0 : log + limit;
+    this.#asked = !all;
   }
 
   /**

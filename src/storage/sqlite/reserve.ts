@@ -53,8 +53,10 @@ export class Reserve {
     this.#bytes = undefined;
     try {
       const stat = fs.lstatSync(this.#file, { throwIfNoEntry: false });
-      // Whatever else stands there is not ours to shorten.
-      if (stat?.isFile() && stat.nlink === 1) this.#bytes = stat.size;
+      // Whatever else stands there, or belongs to somebody else, is not ours to shorten.
+      if (!stat?.isFile() || stat.nlink !== 1) return;
+      fs.accessSync(this.#file, fs.constants.W_OK);
+      this.#bytes = stat.size;
     } catch {
       // Then there is none.
     }
@@ -81,13 +83,21 @@ export class Reserve {
     const flags = this.#bytes === undefined ? O_CREAT | O_EXCL | O_WRONLY : O_WRONLY | O_NOFOLLOW;
     return this.#change(flags, (fd) => {
       // Whoever may write the database may need the reserve.
-      if (from === 0) fs.fchmodSync(fd, fs.statSync(this.#database).mode & 0o666);
+      if (from === 0) {
+        const { mode, uid, gid } = fs.statSync(this.#database);
+        if (process.geteuid?.() === 0) fs.fchownSync(fd, uid, gid);
+        fs.fchmodSync(fd, mode & 0o666);
+      }
       // Zeros would take no room on a file system that compresses.
       const noise = randomFillSync(Buffer.allocUnsafe(more));
       try {
-        for (let done = 0; done < more; ) done += fs.writeSync(fd, noise, done, more - done, from + done);
+        for (let done = 0; done < more; ) {
+          // Somebody else may give a piece of it up meanwhile: a hole would only look like room.
+          if (fs.fstatSync(fd).size !== from + done) throw new Error("changed");
+          done += fs.writeSync(fd, noise, done, more - done, from + done);
+        }
       } catch (error) {
-        fs.ftruncateSync(fd, from);
+        if (fs.fstatSync(fd).size > from) fs.ftruncateSync(fd, from);
         throw error;
       }
     });

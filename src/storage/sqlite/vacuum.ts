@@ -20,12 +20,11 @@ const LIVE_LEASES = `SELECT count(*) AS live, max(lease_until) AS until FROM mes
  * no lease could be renewed: it is refused while there is one.
  */
 export const vacuum: SideTask<undefined, void> = async (_, context) => {
-  // The reader checks whether the files are still ours.
-  context.reader();
-  const db = context.driver.open(context.file);
+  // No connection of its own: its descriptor would outlive it, and `assertOneLibrary` would take it for somebody else's.
+  const db = context.reader();
   try {
+    db.exec("PRAGMA query_only = OFF");
     db.exec(`PRAGMA busy_timeout = ${SLICE_MS}`);
-    db.exec("PRAGMA trusted_schema = OFF");
     await patiently(context, () => db.exec("BEGIN IMMEDIATE"));
     try {
       refuseIfLeased(db, context.file);
@@ -36,10 +35,14 @@ export const vacuum: SideTask<undefined, void> = async (_, context) => {
     }
     // Older files cannot be shrunk in slices; from now on this one can.
     await patiently(context, () => db.exec("PRAGMA auto_vacuum = INCREMENTAL"));
-    await patiently(context, () => db.exec("VACUUM"));
+    await patiently(context, () => {
+      // A claim that waited for the lock may have come first.
+      refuseIfLeased(db, context.file);
+      db.exec("VACUUM");
+    });
     shrinkFiles(db);
   } finally {
-    db.close();
+    context.close();
   }
 };
 
