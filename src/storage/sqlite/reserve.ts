@@ -55,7 +55,7 @@ export class Reserve {
       const stat = fs.lstatSync(this.#file, { throwIfNoEntry: false });
       // Whatever else stands there, or belongs to somebody else, is not ours to shorten.
       if (!stat?.isFile() || stat.nlink !== 1) return;
-      fs.accessSync(this.#file, fs.constants.W_OK);
+      if (stat.size % MIB !== 0) fs.accessSync(this.#file, fs.constants.W_OK);
       this.#bytes = stat.size;
     } catch {
       // Then there is none.
