@@ -58,6 +58,7 @@ async function open(): Promise<Scene> {
     fs.writeFileSync(stall, "");
     const put = queue.put("for another");
     const database = openDatabase(directory);
+    database.exec("PRAGMA busy_timeout = 5000");
     const take = database.prepare(
       "UPDATE messages SET receipt = 'of another process', lease_until = :end WHERE status = 1 AND lease_until <= :now",
     );

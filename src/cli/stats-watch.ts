@@ -29,7 +29,7 @@ export async function watchStats(args: Arguments, queue: SimpleQueue<Uint8Array>
         screen.redraw();
       }
       next = Math.max(next + intervalMs, performance.now());
-      await sleep(next - performance.now(), undefined, { signal: ending.signal }).catch(() => {});
+      await sleep(Math.max(1, next - performance.now()), undefined, { signal: ending.signal }).catch(() => {});
     }
   } finally {
     screen?.end();
