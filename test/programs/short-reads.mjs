@@ -1,4 +1,4 @@
-// Reads again and again, each time in a transaction of some 50 ms, until the test closes the input.
+// Reads again and again, each time in a transaction of some 15 ms, until the test closes the input.
 import path from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { loadDriver } from "../../dist/storage/sqlite/driver.js";
@@ -16,7 +16,7 @@ say("reading");
 while (!done) {
   db.exec("BEGIN");
   db.prepare("SELECT count(*) FROM messages").get();
-  await sleep(40 + Math.random() * 20);
+  await sleep(10 + Math.random() * 10);
   db.exec("COMMIT");
 }
 db.close();
