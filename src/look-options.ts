@@ -8,10 +8,11 @@ import {
   option,
   optional,
   optionsReader,
-  text,
+  required,
   wrongType,
 } from "./options.ts";
-import { FAILURE_REASONS, type FailureReason, type JobState, STATES } from "./state.ts";
+import { type FailedFilter, failedFilter, jobNumber } from "./purge-options.ts";
+import { type JobState, STATES } from "./state.ts";
 import type { JobKey } from "./storage/storage.ts";
 
 /** Which job `find` looks for: one of the two. */
@@ -31,23 +32,20 @@ export interface ListOptions {
 }
 
 /** Which dead letters `listFailed` lists. */
-export interface ListFailedOptions {
+export interface ListFailedOptions extends FailedFilter {
   /** How many at most, 0 to 10,000. Default 100. */
   readonly limit?: number | undefined;
   /** How many to pass over. It costs as much as listing them: prefer `afterId`. Default 0. */
   readonly offset?: number | undefined;
   /** Only dead letters with a higher id: that of the last one on the page before. */
   readonly afterId?: number | undefined;
-  readonly reason?: FailureReason | undefined;
-  readonly category?: string | undefined;
 }
 
 const page: Check<number> = integer(0, 10_000);
 const any: Check<number> = integer(0, Number.MAX_SAFE_INTEGER);
-const stateOf: Check<JobState> = oneOf(STATES);
 
 const readFindOptions: OptionsReader<Full<FindOptions>> = optionsReader({
-  id: optional(integer(1, Number.MAX_SAFE_INTEGER)),
+  id: optional(jobNumber),
   jobId: itemOptions.jobId,
 });
 
@@ -58,21 +56,15 @@ export function readFind(options: unknown): JobKey {
   throw wrongType("options", "either `{ id }` or `{ jobId }`", options);
 }
 
-const readListOptions = optionsReader({
-  state: optional(stateOf),
+export const readList: OptionsReader<Full<ListOptions, "limit">> = optionsReader({
+  state: required(oneOf(STATES)),
   limit: option(page, 100),
   afterId: optional(any),
 });
-
-export function readList(options: unknown): Full<ListOptions, "limit"> {
-  const { state, ...rest } = readListOptions(options);
-  return { ...rest, state: state ?? stateOf(state, "state") };
-}
 
 export const readListFailed: OptionsReader<Full<ListFailedOptions, "limit">> = optionsReader({
   limit: option(page, 100),
   offset: optional(any),
   afterId: optional(any),
-  reason: optional(oneOf(FAILURE_REASONS)),
-  category: optional(text(200)),
+  ...failedFilter,
 });

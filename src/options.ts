@@ -8,7 +8,8 @@ export type Check<T> = (value: unknown, name: string) => T;
 
 export interface Option<T> {
   readonly check: Check<T>;
-  readonly fallback: T;
+  /** What an option that was left out stands for; without one, it must not be left out. */
+  readonly fallback?: T;
 }
 
 /** The options `T` with nothing left out; those named in `Defaulted` have a default. */
@@ -36,6 +37,10 @@ export function optional<T>(check: Check<T>): Option<T | undefined> {
   return { check, fallback: undefined };
 }
 
+export function required<T>(check: Check<T>): Option<T> {
+  return { check };
+}
+
 /**
  * Makes the function that reads one set of options: unknown names are refused, an explicit `undefined` counts as
  * absent, and the result is complete and frozen.
@@ -46,13 +51,17 @@ export function optionsReader<T extends object>(known: KnownOptions<T>): Options
     const full: Partial<T> = {};
     for (const name of names) {
       const value = given[name];
-      full[name] = value === undefined ? known[name].fallback : known[name].check(value, name);
+      const option = known[name];
+      full[name] = value === undefined && "fallback" in option ? option.fallback : option.check(value, name);
     }
     return Object.freeze(full as T);
   };
-  const defaults = read({});
+  let defaults: Readonly<T> | undefined;
   return (options, set = "options") => {
-    if (options === undefined) return defaults;
+    if (options === undefined) {
+      defaults ??= read({});
+      return defaults;
+    }
     const given = anyOptions(options, set);
     for (const name of Object.keys(given)) {
       if (!Object.hasOwn(known, name) && given[name] !== undefined) throw unknownName("option", name, names);

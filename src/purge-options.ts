@@ -3,10 +3,13 @@ import {
   type Check,
   type Full,
   integer,
+  type KnownOptions,
+  type OptionsReader,
   oneOf,
   option,
   optional,
   optionsReader,
+  required,
   text,
   wrongType,
 } from "./options.ts";
@@ -29,20 +32,19 @@ export interface FailedFilter {
   readonly category?: string | undefined;
 }
 
-const readPurge = optionsReader({ olderThanMs: optional(age), includeFailed: option(boolean, false) });
-
-export function readPurgeOptions(options: unknown): Full<PurgeOptions, "includeFailed"> {
-  const { olderThanMs, includeFailed } = readPurge(options);
-  return { olderThanMs: olderThanMs ?? age(olderThanMs, "olderThanMs"), includeFailed };
-}
+export const readPurgeOptions: OptionsReader<Full<PurgeOptions, "includeFailed">> = optionsReader({
+  olderThanMs: required(age),
+  includeFailed: option(boolean, false),
+});
 
 export const jobNumber: Check<number> = integer(1, Number.MAX_SAFE_INTEGER);
 
-const readFilter = optionsReader<Full<FailedFilter>>({
+export const failedFilter: KnownOptions<Full<FailedFilter>> = {
   reason: optional(oneOf(FAILURE_REASONS)),
   category: optional(text(200)),
-});
-const readOne = optionsReader<{ readonly id: number }>({ id: option(jobNumber, 0) });
+};
+const readFilter = optionsReader(failedFilter);
+const readOne = optionsReader<{ readonly id: number }>({ id: required(jobNumber) });
 
 /** One dead letter by its id, or those of a filter. */
 export function readFailedSelection(which: unknown): FailedSelection {
@@ -50,7 +52,6 @@ export function readFailedSelection(which: unknown): FailedSelection {
   if (typeof which !== "object" || which === null) {
     throw wrongType("which", "the id of a dead letter, or a filter (`{}` = all)", which);
   }
-  if (!("id" in which)) return readFilter(which, "which");
-  readOne(which, "which");
-  return { id: jobNumber(which.id, "id") };
+  // An id that is there but undefined is a mistake, and not everything.
+  return "id" in which ? readOne(which, "which") : readFilter(which, "which");
 }
