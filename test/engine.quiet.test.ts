@@ -20,6 +20,15 @@ class Stream {
   /** The job that becomes ready again is the first of them: it has the lowest id. */
   constructor() {
     this.engine.put("first");
+    this.engine.run();
+  }
+
+  /** One whose first job is held by somebody else. */
+  static withFirstHeld(): { readonly stream: Stream; readonly first: Delivery } {
+    const stream = new Stream();
+    const claim = stream.engine.claim({ leaseMs: LEASE_MS });
+    stream.engine.run();
+    return { stream: stream.fill(), first: claim.delivery };
   }
 
   fill(): this {
@@ -57,21 +66,15 @@ describe("among claims that follow one another", () => {
   });
 
   test("a delayed job comes as soon as it is due", () => {
-    const stream = new Stream();
-    stream.engine.run();
-    const claim = stream.engine.claim();
-    stream.engine.run();
-    stream.fill();
-    stream.engine.settle(claim.delivery, NACK);
+    const { stream, first } = Stream.withFirstHeld();
+    stream.engine.settle(first, NACK);
     expect(stream.next()).toMatch("job");
     stream.pass(SOON_MS);
     expect(stream.next()).toBe("first");
   });
 
   test("a job that was put with a delay meanwhile comes as soon as it is due", () => {
-    const stream = new Stream();
-    stream.engine.run();
-    stream.fill();
+    const stream = new Stream().fill();
     // All that is ready has been taken but for what is behind it.
     stream.engine.put("delayed", { delayMs: SOON_MS });
     for (let i = 0; i < 98; i++) stream.next();
@@ -81,9 +84,7 @@ describe("among claims that follow one another", () => {
   });
 
   test("a job whose lease ended comes again", () => {
-    const stream = new Stream();
-    stream.engine.run();
-    stream.fill();
+    const stream = new Stream().fill();
     const claim = stream.engine.claim({ leaseMs: SOON_MS });
     stream.engine.run();
     stream.next();
@@ -92,21 +93,15 @@ describe("among claims that follow one another", () => {
   });
 
   test("a job whose lease was made shorter comes again when that is over", () => {
-    const stream = new Stream();
-    stream.engine.run();
-    const claim = stream.engine.claim({ leaseMs: LEASE_MS });
-    stream.engine.run();
-    stream.fill();
-    stream.engine.extend(claim.delivery, SOON_MS);
+    const { stream, first } = Stream.withFirstHeld();
+    stream.engine.extend(first, SOON_MS);
     expect(stream.next()).toMatch("job");
     stream.pass(SOON_MS);
     expect(stream.next()).toBe("first");
   });
 
   test("a job that another process delayed comes as soon as it is due", () => {
-    const stream = new Stream();
-    stream.engine.run();
-    stream.fill();
+    const stream = new Stream().fill();
     const due = stream.engine.clock.wall + SOON_MS;
     stream.engine.foreign(
       `UPDATE messages SET available_at = ${due}, updated_at = ${due - SOON_MS} WHERE id = 50 AND status = 0`,
@@ -117,11 +112,7 @@ describe("among claims that follow one another", () => {
   });
 
   test("a job that another process made due comes with the very next claim", () => {
-    const stream = new Stream();
-    stream.engine.run();
-    stream.engine.claim({ leaseMs: LEASE_MS });
-    stream.engine.run();
-    stream.fill();
+    const { stream } = Stream.withFirstHeld();
     const { wall } = stream.engine.clock;
     stream.engine.foreign(`UPDATE messages SET status = 0, receipt = NULL, lease_until = NULL, available_at = ${wall - 1},
       updated_at = ${wall - 5} WHERE id = 1`);
@@ -129,12 +120,8 @@ describe("among claims that follow one another", () => {
   });
 
   test("a job that became due in a transaction that was lost comes with the next", () => {
-    const stream = new Stream();
-    stream.engine.run();
-    const claim = stream.engine.claim();
-    stream.engine.run();
-    stream.fill();
-    stream.engine.settle(claim.delivery, NACK);
+    const { stream, first } = Stream.withFirstHeld();
+    stream.engine.settle(first, NACK);
     stream.next();
     stream.pass(SOON_MS);
     // The batch is lost, found missing, run once more and lost again.
@@ -148,12 +135,8 @@ describe("among claims that follow one another", () => {
   });
 
   test("a delayed job is not stuck when the clock is set back", () => {
-    const stream = new Stream();
-    stream.engine.run();
-    const claim = stream.engine.claim();
-    stream.engine.run();
-    stream.fill();
-    stream.engine.settle(claim.delivery, NACK);
+    const { stream, first } = Stream.withFirstHeld();
+    stream.engine.settle(first, NACK);
     stream.next();
     stream.engine.clock.wall -= 3_600_000;
     stream.next();
