@@ -1,5 +1,7 @@
 import { fileURLToPath } from "node:url";
+import { callSafely } from "./emitter.ts";
 import {
+  type Check,
   type Full,
   functionOf,
   integer,
@@ -29,14 +31,23 @@ export interface BackupOptions {
   readonly onProgress?: ((progress: BackupProgress) => void) | undefined;
 }
 
+/** A listener whose failure does not end what it listens to. */
+function listener<Progress>(): Check<(progress: Progress) => void> {
+  const check = functionOf<(progress: Progress) => void>();
+  return (value, name) => {
+    const listener = check(value, name);
+    return (progress) => void callSafely(name, listener, progress);
+  };
+}
+
 export const readIntegrityOptions: OptionsReader<Full<IntegrityOptions, "mode" | "maxErrors">> = optionsReader({
   mode: option<IntegrityMode>(oneOf(["full", "quick"]), "full"),
   maxErrors: option(integer(1, 1000), 100),
-  onProgress: optional(functionOf<(progress: IntegrityProgress) => void>()),
+  onProgress: optional(listener<IntegrityProgress>()),
 });
 
 export const readBackupOptions: OptionsReader<Full<BackupOptions>> = optionsReader({
-  onProgress: optional(functionOf<(progress: BackupProgress) => void>()),
+  onProgress: optional(listener<BackupProgress>()),
 });
 
 /** The path of a directory that is given as a path or as a `file:` URL. */

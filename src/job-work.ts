@@ -5,7 +5,7 @@ import { PayloadError } from "./errors.ts";
 import type { HandlerContext, Result } from "./handler-run.ts";
 import { ClaimedJob, type Job } from "./job.ts";
 import { finite, LONGEST_DELAY_MS } from "./options.ts";
-import type { QueueInternals } from "./queue.ts";
+import type { QueueInternals } from "./queue-internals.ts";
 import { delayAfter, isReject, namedCategory, requestedDelay } from "./retry.ts";
 import type { FailureReason, JobState } from "./state.ts";
 import type { Delivery, Settlement } from "./storage/storage.ts";

@@ -1,4 +1,4 @@
-import { unlessAborted, withEither } from "./abort.ts";
+import { unlessAborted } from "./abort.ts";
 import {
   type BackupOptions,
   type IntegrityOptions,
@@ -8,8 +8,8 @@ import {
 } from "./care-options.ts";
 import * as channels from "./channels.ts";
 import { type QueueDiagnostics, queueDiagnostics } from "./diagnostics.ts";
-import { callSafely } from "./emitter.ts";
 import { EmptyError, LeaseExpiredError, QueueClosedError } from "./errors.ts";
+import { Intake } from "./intake.ts";
 import {
   ClaimedJob,
   draftsOf,
@@ -37,6 +37,7 @@ import {
   readFailedSelection,
   readPurgeOptions,
 } from "./purge-options.ts";
+import { type AttachedConsumer, shareInternals } from "./queue-internals.ts";
 import {
   batchLimit,
   extension,
@@ -51,39 +52,13 @@ import {
   type SimpleQueueOptions,
   type WaitOptions,
 } from "./queue-options.ts";
-import { decode, describeDecodeError, encode, encodeAll, jsonSerializer, type Serializer } from "./serializer.ts";
-import type { JobState } from "./state.ts";
+import { encode, encodeAll, jsonSerializer, type Serializer } from "./serializer.ts";
+
 import type { BackupReport, IntegrityReport } from "./storage/care.ts";
 import { openStorage } from "./storage/location.ts";
-import type { Delivery, Enqueued, Lease, QueueStats, Settlement, Storage, Wait } from "./storage/storage.ts";
-import { describeThrown } from "./thrown.ts";
+import type { Enqueued, Lease, QueueStats, Settlement, Storage } from "./storage/storage.ts";
+import { describeGiven } from "./thrown.ts";
 import { countdown } from "./timers.ts";
-
-/** What a worker needs of its queue, and nobody else should. */
-export interface QueueInternals<T> {
-  readonly name: string;
-  readonly leaseMs: number;
-  readonly storage: Storage;
-  /** Decodes; throws, or rejects, if that is not possible. */
-  open(delivery: Delivery): Job<T> | Promise<Job<T>>;
-  /** What becomes of a delivery that cannot be decoded. */
-  unreadable(error: unknown): Settlement;
-  /** Has `consumer` stopped before the queue closes, until the function that is returned is called. */
-  attach(consumer: AttachedConsumer): () => void;
-}
-
-export interface AttachedConsumer {
-  stop(): Promise<void>;
-  /** Somebody settles the delivery of this receipt by hand; `error` is what was given as the last error. */
-  settledByHand(receipt: string, settling: Promise<JobState>, settlement: Settlement, error: unknown): void;
-}
-
-const internals = new WeakMap<object, QueueInternals<unknown>>();
-
-/** `undefined` for anything but a queue of this copy of the package. */
-export function internalsOf<T>(queue: SimpleQueue<T>): QueueInternals<T> | undefined {
-  return internals.get(queue) as QueueInternals<T> | undefined;
-}
 
 /**
  * A durable queue of jobs in a directory, safe to use from any number of processes at the same time. The first
@@ -96,6 +71,7 @@ export class SimpleQueue<T = unknown> {
   readonly #maxPendingJobs: number | undefined;
   readonly #serializer: Serializer<T>;
   readonly #storage: Storage;
+  readonly #intake: Intake<T>;
   readonly #consumers = new Set<AttachedConsumer>();
   /** Aborted by `close()`: ends what waits for a job. */
   readonly #ending = new AbortController();
@@ -111,12 +87,20 @@ export class SimpleQueue<T = unknown> {
     this.#serializer = serializer as Serializer<T>;
     const text = serializer === jsonSerializer;
     this.#storage = openStorage(location, { queue: name, fsync, text, maxPendingJobs, retention });
-    internals.set(this, {
+    this.#intake = new Intake({
+      name,
+      leaseMs,
+      serializer: this.#serializer,
+      storage: this.#storage,
+      owner: this,
+      ending: this.#ending.signal,
+    });
+    shareInternals(this, {
       name,
       leaseMs,
       storage: this.#storage,
-      open: (delivery) => this.#open(delivery),
-      unreadable: (error) => this.#unreadable(error),
+      open: (delivery) => this.#intake.open(delivery),
+      unreadable: (error) => this.#intake.unreadable(error),
       attach: (consumer) => this.#attach(consumer),
     });
   }
@@ -166,7 +150,7 @@ export class SimpleQueue<T = unknown> {
    * that by itself. Rejects with `EmptyError` on time-out, `QueueClosedError`, `StorageError`.
    */
   async get(options?: WaitOptions): Promise<Job<T>> {
-    const [job] = await this.#take(1, readWaitOptions(options));
+    const [job] = await this.#intake.take(1, readWaitOptions(options));
     if (job === undefined) throw new EmptyError(`No job of queue "${this.#name}" was ready in time`);
     return job;
   }
@@ -181,7 +165,7 @@ export class SimpleQueue<T = unknown> {
    * On time-out resolves to `[]`.
    */
   async getMany(limit: number, options?: WaitOptions): Promise<Job<T>[]> {
-    return this.#take(batchLimit(limit, "limit"), readWaitOptions(options));
+    return this.#intake.take(batchLimit(limit, "limit"), readWaitOptions(options));
   }
 
   /**
@@ -191,7 +175,7 @@ export class SimpleQueue<T = unknown> {
   jobs(options?: JobsOptions): AsyncIterable<Job<T>> {
     const { signal } = readJobsOptions(options);
     this.#refuseIfClosed();
-    return this.#iterate(signal);
+    return this.#intake.iterate(signal);
   }
 
   /** The job is done. Rejects with `LeaseExpiredError`, and changes nothing, when the lease is over. */
@@ -208,7 +192,7 @@ export class SimpleQueue<T = unknown> {
     const settlement: Settlement = {
       event: "nack",
       delayMs,
-      lastError: describeIfGiven(lastError),
+      lastError: describeGiven(lastError),
       exhaustedReason: "retries_exhausted",
     };
     await this.#settle(job, settlement, lastError);
@@ -222,7 +206,7 @@ export class SimpleQueue<T = unknown> {
     const { lastError, category } = readFailOptions(options);
     const settlement: Settlement = {
       event: "fail",
-      lastError: describeIfGiven(lastError),
+      lastError: describeGiven(lastError),
       reason: "explicit_permanent_failure",
       category,
     };
@@ -236,12 +220,7 @@ export class SimpleQueue<T = unknown> {
   async extendLease(job: Lease, ms: number): Promise<void> {
     const lease = readLease(job);
     const extending = this.#storage.extend(lease, extension(ms, "ms"));
-    try {
-      ClaimedJob.leaseMoved(job, await extending);
-    } catch (error) {
-      this.#tellIfLost(error, job, lease);
-      throw error;
-    }
+    ClaimedJob.leaseMoved(job, await this.#orTellLost(extending, job, lease));
   }
 
   /**
@@ -262,8 +241,7 @@ export class SimpleQueue<T = unknown> {
    * rejects with `StorageError` if it is too damaged to be opened.
    */
   async checkIntegrity(options?: IntegrityOptions): Promise<IntegrityReport> {
-    const { onProgress, ...check } = readIntegrityOptions(options);
-    return this.#storage.checkIntegrity({ ...check, onProgress: harmless(onProgress) });
+    return this.#storage.checkIntegrity(readIntegrityOptions(options));
   }
 
   /**
@@ -273,8 +251,7 @@ export class SimpleQueue<T = unknown> {
    */
   async backup(directory: string | URL, options?: BackupOptions): Promise<BackupReport> {
     const destination = readDirectory(directory);
-    const { onProgress } = readBackupOptions(options);
-    return this.#storage.backup({ destination, onProgress: harmless(onProgress) });
+    return this.#storage.backup({ destination, ...readBackupOptions(options) });
   }
 
   /**
@@ -382,87 +359,20 @@ export class SimpleQueue<T = unknown> {
     await this.#storage.close();
   }
 
-  /** Claims up to `limit` jobs, passing over those that cannot be decoded. Waits only for the first. */
-  async #take(limit: number, { timeoutMs, signal }: Wait): Promise<Job<T>[]> {
-    const left = countdown(timeoutMs);
-    const jobs: Job<T>[] = [];
-    try {
-      for (;;) {
-        const wait = { timeoutMs: jobs.length > 0 ? 0 : left(), signal };
-        const deliveries = await this.#claim(limit - jobs.length, wait);
-        const opened = await Promise.all(deliveries.map((delivery) => this.#openOrBury(delivery, signal)));
-        const readable = opened.filter((job) => job !== undefined);
-        jobs.push(...readable);
-        if (signal?.aborted) throw signal.reason;
-        if (jobs.length === limit || readable.length === deliveries.length) return jobs;
-      }
-    } catch (error) {
-      if (signal?.aborted) await Promise.all(jobs.map((job) => this.#tryTo({ event: "release" }, job)));
-      else if (jobs.length > 0) return jobs;
-      throw error;
-    }
-  }
-
-  async #claim(limit: number, { timeoutMs, signal }: Wait): Promise<Delivery[]> {
-    const request = { limit, leaseMs: this.#leaseMs, timeoutMs };
-    return withEither(this.#ending.signal, signal, (either) => this.#storage.claim({ ...request, signal: either }));
-  }
-
-  /** A job that cannot be decoded becomes a dead letter, one whose caller went away meanwhile is given back. */
-  async #openOrBury(delivery: Delivery, signal: AbortSignal | undefined): Promise<Job<T> | undefined> {
-    try {
-      const opened = this.#open(delivery);
-      return opened instanceof Promise ? await unlessAborted(opened, signal) : opened;
-    } catch (error) {
-      await this.#tryTo(signal?.aborted ? { event: "release" } : this.#unreadable(error), delivery);
-      return undefined;
-    }
-  }
-
-  #open(delivery: Delivery): ClaimedJob<T> | Promise<ClaimedJob<T>> {
-    channels.claimed(this.#name, delivery);
-    const decoded = decode(this.#serializer, delivery.payload);
-    if (!isPromiseLike(decoded)) return new ClaimedJob(delivery, decoded, this);
-    return Promise.resolve(decoded).then((data) => new ClaimedJob(delivery, data, this));
-  }
-
-  #unreadable(error: unknown): Settlement {
-    const lastError = describeDecodeError(this.#serializer, error);
-    return { event: "fail", lastError, reason: "undecodable_payload", category: undefined };
-  }
-
-  async *#iterate(signal: AbortSignal | undefined): AsyncGenerator<Job<T>, void, undefined> {
-    try {
-      for (;;) yield* await this.#take(1, { signal });
-    } catch (error) {
-      if (!signal?.aborted && !(error instanceof QueueClosedError)) throw error;
-    }
-  }
-
   async #settle(job: Lease, settlement: Settlement, error?: unknown): Promise<void> {
     const lease = readLease(job);
     const settling = this.#storage.settle(lease, settlement);
     for (const consumer of this.#consumers) consumer.settledByHand(lease.receipt, settling, settlement, error);
+    const state = await this.#orTellLost(settling, job, lease);
+    channels.settled(this.#name, known(job, lease), settlement, state);
+  }
+
+  async #orTellLost<R>(work: Promise<R>, job: Lease, lease: Lease): Promise<R> {
     try {
-      const state = await settling;
-      channels.settled(this.#name, known(job, lease), settlement, state);
+      return await work;
     } catch (error) {
-      this.#tellIfLost(error, job, lease);
+      if (error instanceof LeaseExpiredError) channels.leaseLost(this.#name, known(job, lease));
       throw error;
-    }
-  }
-
-  #tellIfLost(error: unknown, job: Lease, lease: Lease): void {
-    if (error instanceof LeaseExpiredError) channels.leaseLost(this.#name, known(job, lease));
-  }
-
-  /** For deliveries that nobody waits for any more: if this fails, their lease runs out. */
-  async #tryTo(settlement: Settlement, lease: Lease): Promise<void> {
-    try {
-      const state = await this.#storage.settle(lease, settlement);
-      channels.settled(this.#name, lease, settlement, state);
-    } catch {
-      // The next operation that somebody waits for meets the same fault, and reports it.
     }
   }
 
@@ -481,19 +391,7 @@ export class SimpleQueue<T = unknown> {
   }
 }
 
-function describeIfGiven(lastError: unknown): string | undefined {
-  return lastError === undefined ? undefined : describeThrown(lastError);
-}
-
 /** What is known of a job that may be no more than an id and a receipt. */
 function known(job: Lease, lease: Lease): Lease | ClaimedJob<unknown> {
   return job instanceof ClaimedJob ? job : lease;
-}
-
-function harmless<P>(listener: ((progress: P) => void) | undefined): ((progress: P) => void) | undefined {
-  return listener && ((progress) => void callSafely("onProgress", listener, progress));
-}
-
-function isPromiseLike<T>(value: T | PromiseLike<T>): value is PromiseLike<T> {
-  return typeof (value as PromiseLike<T> | null | undefined)?.then === "function";
 }

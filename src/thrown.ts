@@ -17,6 +17,11 @@ export function describeThrown(value: unknown): string {
   return storable(`${describe(value)} (${told}${nested.length > MAX_NESTED ? "; …" : ""})`);
 }
 
+/** The same for a value that may be absent. */
+export function describeGiven(thrown: unknown): string | undefined {
+  return thrown === undefined ? undefined : describeThrown(thrown);
+}
+
 /** The name alone, for errors whose message may quote a payload. */
 export function nameOfThrown(value: unknown): string {
   return storable(isObject(value) ? nameOf(value) : typeof value);

@@ -3,7 +3,8 @@ import { Emitter } from "./emitter.ts";
 import { QueueClosedError } from "./errors.ts";
 import { type Assignment, type Handler, JobWork, type WorkerEvents } from "./job-work.ts";
 import { functionOf, wrongType } from "./options.ts";
-import { internalsOf, type QueueInternals, type SimpleQueue } from "./queue.ts";
+import type { SimpleQueue } from "./queue.ts";
+import { internalsOf, type QueueInternals } from "./queue-internals.ts";
 import {
   type CheckedWorkerOptions,
   type RunOptions,
@@ -26,7 +27,7 @@ export class Worker<T = unknown> {
   #stopped: Promise<void> | undefined;
 
   constructor(queue: SimpleQueue<T>, handler: Handler<T>, options?: WorkerOptions) {
-    const internals = internalsOf(queue);
+    const internals = internalsOf<T>(queue);
     if (internals === undefined) throw wrongType("queue", "a SimpleQueue", queue);
     this.#queue = internals;
     this.#options = readWorkerOptions(options, internals.leaseMs);

@@ -31,7 +31,6 @@ import {
   type CommandStep,
   ExtendStep,
   LateDeliveryStep,
-  nothing,
   PutStep,
   ReclaimStep,
   SettleStep,
@@ -40,6 +39,7 @@ import {
 import { Sweeps } from "./sweeps.ts";
 import { Transitions } from "./transitions.ts";
 import { WaitingClaims } from "./waiting-claims.ts";
+import { WaitingStats } from "./waiting-stats.ts";
 
 /** A client that has not been heard of for this long is given no work, and work that it did not start is taken back. */
 const STALLED_MS = 1000;
@@ -85,7 +85,7 @@ export class Engine {
   readonly #claims: WaitingClaims;
   readonly #pending: PendingCommands;
   readonly #room: Room;
-  #stats: { readonly command: StatsCommand; lockEndsAt: number }[] = [];
+  readonly #stats: WaitingStats;
   /** Work of our own that is done once: it is kept while the database is locked. */
   #own: Step[] = [];
   #planned: { readonly at: number; readonly wall: number } | undefined;
@@ -104,6 +104,13 @@ export class Engine {
     this.#outbox = new Outbox(post);
     this.#pending = new PendingCommands(() => this.#outbox.batchDone());
     this.#room = new Room({ connection, transitions: this.#transitions, outbox: this.#outbox, monotonic });
+    this.#stats = new WaitingStats({
+      connection,
+      transitions: this.#transitions,
+      groupCommit: this.#groupCommit,
+      outbox: this.#outbox,
+      monotonic,
+    });
     this.#claims = new WaitingClaims({
       connection,
       transitions: this.#transitions,
@@ -163,7 +170,7 @@ export class Engine {
     const now = this.#monotonic();
     const steps: CommandStep[] = [];
     for (const command of commands) {
-      if (command.op === "stats") this.#stats.push({ command, lockEndsAt: now + command.lockMs });
+      if (command.op === "stats") this.#stats.add(command, now);
       else if (command.op === "claim") this.#claims.add(this.#waiterOf(command, now));
       else if (command.op === "sweep") this.#sweeps.add(command);
       else steps.push(this.#stepOf(command, now));
@@ -186,9 +193,7 @@ export class Engine {
   #closeSession(session: number): void {
     const latest = this.#monotonic() + CLOSING_MS;
     this.#pending.hurry(session, latest);
-    for (const asked of this.#stats) {
-      if (asked.command.origin.session === session) asked.lockEndsAt = Math.min(asked.lockEndsAt, latest);
-    }
+    this.#stats.hurry(session, latest);
     this.#claims.withdraw((command) => command.origin.session === session, "closed");
     this.#sweeps.closeSession(session);
   }
@@ -359,21 +364,10 @@ export class Engine {
   }
 
   #answerStats(): void {
-    if (this.#stats.length === 0) return;
+    if (!this.#stats.any) return;
     // Also whether the files are still ours: whoever reads beside the engine asks this first.
     if (this.#connection.pollForeignCommit()) this.#noticeForeignCommit();
-    // A Python client has opened the file since: the counts must be made anew, which takes a transaction.
-    if (this.#connection.layoutChanged() && this.#groupCommit.run([nothing], BUSY_SLICE_MS).length > 0) {
-      const now = this.#monotonic();
-      const late = this.#stats.filter(({ lockEndsAt }) => lockEndsAt <= now);
-      for (const { command } of late) this.#outbox.fail(command.id, lockedOut(this.#connection.file));
-      this.#stats = this.#stats.filter(({ lockEndsAt }) => lockEndsAt > now);
-      return;
-    }
-    for (let next = this.#stats[0]; next !== undefined; next = this.#stats[0]) {
-      this.#outbox.answer({ id: next.command.id, stats: this.#transitions.stats(next.command.origin.queue) });
-      this.#stats.shift();
-    }
+    this.#stats.answer();
   }
 
   #failEverything(error: StorageError): void {
@@ -381,7 +375,7 @@ export class Engine {
     this.#sweeps.failAll(error);
     this.#room.failAll(error);
     this.#claims.failAll(error);
-    for (const { command } of this.#stats.splice(0)) this.#outbox.fail(command.id, error);
+    this.#stats.failAll(error);
   }
 
   #nextWait(now: number, stalled: boolean): number {
@@ -399,7 +393,7 @@ export class Engine {
   }
 
   #hasToDo(stalled: boolean): boolean {
-    if (this.#pending.size + this.#own.length + this.#stats.length > 0 || this.#clockWatch.busy) return true;
+    if (this.#pending.size + this.#own.length > 0 || this.#stats.any || this.#clockWatch.busy) return true;
     return this.#claims.toDo(stalled) || (this.#room.hasWaiters && this.#room.toDo);
   }
 }

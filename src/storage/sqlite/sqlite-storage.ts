@@ -1,5 +1,5 @@
 import path from "node:path";
-import { LeaseExpiredError, QueueClosedError, StorageError } from "../../errors.ts";
+import { QueueClosedError, StorageError } from "../../errors.ts";
 import type { JobState } from "../../state.ts";
 import type { BackupReport, BackupRequest, IntegrityCheck, IntegrityReport } from "../care.ts";
 import type {
@@ -35,23 +35,20 @@ import {
   type AnswerOf,
   CLOSING,
   type ClaimCommand,
-  type ConsumerOnWire,
-  cellTime,
   type ExtendCommand,
-  type LeaseNews,
   monotonicMs,
   type NewJob,
   type Origin,
   type PutCommand,
   type ReclaimCommand,
   type SettleCommand,
-  SLOT,
   type StatsCommand,
   type SweepCommand,
 } from "./protocol.ts";
 import type { Demand } from "./request.ts";
 import { longestRunning } from "./running.ts";
 import type { TaskInput, TaskName, TaskResult } from "./side.ts";
+import { type ClaimRequestOnWire, onceOver, SqliteConsumer } from "./sqlite-consumer.ts";
 import { Tally } from "./tally.ts";
 
 /** How long an operation without a time-out of its own waits for the database's lock. */
@@ -113,10 +110,7 @@ class SqliteStorage implements Storage {
   }
 
   /** As `claim`, also for a consumer's slot. */
-  async claimFor(
-    claim: Pick<ClaimCommand, "limit" | "leaseMs" | "waitMs" | "consumer" | "slot">,
-    signal: AbortSignal | undefined,
-  ): Promise<Delivery[]> {
+  async claimFor(claim: ClaimRequestOnWire, signal: AbortSignal | undefined): Promise<Delivery[]> {
     const { waitMs } = claim;
     const askedAt = monotonicMs();
     const lockMs = waitMs === 0 ? LOOK_LOCK_MS : Math.min(waitMs, LOCK_MS);
@@ -336,108 +330,4 @@ const stats = (answer: AnswerOf<"stats">): QueueStats => answer.stats;
 function ownJob({ payload, jobId, delayMs, maxAttempts, context }: Entry): NewJob {
   const own = typeof payload === "string" ? payload : Uint8Array.prototype.slice.call(payload);
   return { payload: own, jobId: jobId ?? null, delayMs, maxAttempts, context };
-}
-
-/** Calls `forget` when the settlement, or its refusal, shows that the delivery is over. */
-async function onceOver(settling: Promise<JobState>, forget: () => void): Promise<JobState> {
-  try {
-    const state = await settling;
-    forget();
-    return state;
-  } catch (error) {
-    if (error instanceof LeaseExpiredError) forget();
-    throw error;
-  }
-}
-
-class SqliteConsumer implements Consumer {
-  readonly #storage: SqliteStorage;
-  readonly #client: Client;
-  readonly #settings: ConsumerSettings;
-  readonly #cells: Int32Array;
-  readonly #id: number;
-  readonly #onClose: () => void;
-  /** The deliveries of each slot: the last one, and perhaps one before it that could not be settled yet. */
-  readonly #held: Lease[][];
-  #closed = false;
-
-  constructor(
-    storage: SqliteStorage,
-    settings: ConsumerOnWire,
-    listener: ConsumerListener,
-    client: Client,
-    onClose: () => void,
-  ) {
-    this.#storage = storage;
-    this.#client = client;
-    this.#settings = settings;
-    this.#cells = new Int32Array(settings.cells);
-    this.#held = Array.from(this.#cells, () => []);
-    this.#onClose = onClose;
-    this.#id = client.consume({
-      settings,
-      held: () => this.#held.flatMap((leases, slot) => leases.map(({ id, receipt }) => ({ id, receipt, slot }))),
-      tell: (news) => this.#tell(news, listener),
-    });
-  }
-
-  async claim(
-    slot: number,
-    { wait, signal }: { wait: boolean; signal?: AbortSignal | undefined },
-  ): Promise<Delivery | undefined> {
-    const waitMs = wait ? Number.POSITIVE_INFINITY : 0;
-    const claim = { limit: 1, leaseMs: this.#settings.leaseMs, waitMs, consumer: this.#id, slot };
-    const [delivery] = await this.#storage.claimFor(claim, signal);
-    if (delivery !== undefined) this.#held[slot]?.push(delivery);
-    return delivery;
-  }
-
-  start(slot: number, { receipt }: Lease): boolean {
-    // The lease may have been lost while the payload was decoded.
-    if (!this.#held[slot]?.some((held) => held.receipt === receipt)) return false;
-    const started = cellTime(monotonicMs());
-    if (Atomics.compareExchange(this.#cells, slot, SLOT.waiting, started) === SLOT.waiting) return true;
-    this.#forgetIn(slot, receipt);
-    return false;
-  }
-
-  settle(slot: number, lease: Lease, move: Settlement): Promise<JobState> {
-    return onceOver(this.#storage.settleHeld(lease, move), () => this.#forgetIn(slot, lease.receipt));
-  }
-
-  forget(receipt: string): void {
-    for (let slot = 0; slot < this.#held.length; slot++) this.#forgetIn(slot, receipt);
-  }
-
-  #forgetIn(slot: number, receipt: string): void {
-    const leases = this.#held[slot] ?? [];
-    const index = leases.findIndex((held) => held.receipt === receipt);
-    if (index >= 0) leases.splice(index, 1);
-  }
-
-  close(): void {
-    if (this.#closed) return;
-    this.#closed = true;
-    this.#client.dismiss(this.#id);
-    this.#onClose();
-  }
-
-  #tell({ receipt, news, leaseUntil = 0 }: LeaseNews, listener: ConsumerListener): void {
-    switch (news) {
-      case "renewed":
-        listener.leaseRenewed(receipt, leaseUntil);
-        break;
-      case "timedOut":
-        listener.timedOut(receipt);
-        break;
-      case "overdue":
-        this.forget(receipt);
-        listener.overdue(receipt);
-        break;
-      case "lost":
-        this.forget(receipt);
-        listener.leaseLost(receipt);
-        break;
-    }
-  }
 }
