@@ -21,7 +21,9 @@ export class Terminal {
   constructor(line: string, env: NodeJS.ProcessEnv = {}) {
     const whole = `stty cols 80 rows 24 -echo; tty > '${this.#nameFile}'; ${line}`;
     this.#child = spawn("script", ["-qec", whole, "/dev/null"], {
-      env: { ...process.env, TERM: "xterm", ...env },
+      // Not the environment of the tests: CI, NO_COLOR and FORCE_COLOR decide what Node takes a terminal for, and
+      // SHELL is who sees Ctrl-C beside the command.
+      env: { PATH: process.env["PATH"], SHELL: "/bin/bash", TERM: "xterm", ...env },
       stdio: ["pipe", "pipe", "pipe"],
     });
     this.#child.stdout.setEncoding("utf8").on("data", (text: string) => {
