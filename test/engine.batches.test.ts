@@ -9,9 +9,9 @@ import { tempDirectory } from "./support/temp.ts";
 
 const MIB = 1024 * 1024;
 
-function open(): { engine: TestEngine; driver: FaultyDriver } {
+function open(realHold = false): { engine: TestEngine; driver: FaultyDriver } {
   const driver = new FaultyDriver();
-  const engine = new TestEngine({ directory: tempDirectory(), driver });
+  const engine = new TestEngine({ directory: tempDirectory(), driver, realHold });
   driver.log.length = 0;
   return { engine, driver };
 }
@@ -163,7 +163,7 @@ test("an idle engine writes nothing: an empty queue is looked at without a lock"
 });
 
 test("between two batches others are let in if they have written lately, and only then", () => {
-  const { engine } = open();
+  const { engine } = open(true);
   const send = (): void => {
     const calls = Array.from({ length: 2000 }, () => engine.newCall());
     engine.send(calls.map(({ id }) => putCommand(id, ["x".repeat(500)])));

@@ -17,7 +17,7 @@ interface Rest {
 
 function open(): { engine: TestEngine; driver: FaultyDriver } {
   const driver = new FaultyDriver();
-  return { driver, engine: new TestEngine({ directory: tempDirectory(), driver }) };
+  return { driver, engine: new TestEngine({ directory: tempDirectory(), driver, realHold: true }) };
 }
 
 /** Rows that were finished so long ago. */

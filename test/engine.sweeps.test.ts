@@ -80,7 +80,7 @@ describe("a purge", () => {
 
   test("goes in many short transactions, and leaves the lock free in between", () => {
     const driver = new FaultyDriver();
-    const engine = new TestEngine({ directory: tempDirectory(), driver });
+    const engine = new TestEngine({ directory: tempDirectory(), driver, realHold: true });
     fill(engine, MANY);
     engine.clock.advance(10);
     driver.log.length = 0;

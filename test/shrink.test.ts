@@ -31,7 +31,7 @@ function fileSize(directory: string): number {
 describe("an engine with nothing to do", () => {
   test("gives the space of deleted jobs back, down to an eighth of the file, and then sleeps for ever", () => {
     const directory = tempDirectory();
-    const engine = new TestEngine({ directory });
+    const engine = new TestEngine({ directory, realHold: true });
     engine.foreign(fillAndPurge(10_000, 10));
     engine.foreign("PRAGMA wal_checkpoint(TRUNCATE)");
     const rows = engine.rows("SELECT id, hex(payload) AS payload FROM messages ORDER BY id");
@@ -50,7 +50,7 @@ describe("an engine with nothing to do", () => {
 
   test("does so in slices, with pauses in which it does what is asked of it at once", () => {
     const directory = tempDirectory();
-    const engine = new TestEngine({ directory });
+    const engine = new TestEngine({ directory, realHold: true });
     engine.foreign(fillAndPurge(10_000, 10));
     engine.put("a job");
     engine.run();
@@ -103,7 +103,7 @@ describe("an engine with nothing to do", () => {
 describe("an engine with something to do", () => {
   test("does that first", () => {
     const directory = tempDirectory();
-    const engine = new TestEngine({ directory });
+    const engine = new TestEngine({ directory, realHold: true });
     engine.foreign(fillAndPurge(10_000, 10));
     const free = pragma(directory, "freelist_count");
     for (let n = 0; n < 500; n++) {
@@ -116,7 +116,7 @@ describe("an engine with something to do", () => {
 
   test("another program that has the file open meanwhile, as a Python client may, is not troubled", () => {
     const directory = tempDirectory();
-    const engine = new TestEngine({ directory });
+    const engine = new TestEngine({ directory, realHold: true });
     engine.foreign(fillAndPurge(10_000, 10));
     const other = openDatabase(directory);
     const count = other.prepare("SELECT count(*) AS jobs FROM messages");

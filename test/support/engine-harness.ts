@@ -90,6 +90,11 @@ export interface TestEngineOptions {
   readonly clock?: TestClock;
   /** Leaves out the first transaction, which the engine would otherwise have behind it. */
   readonly idle?: boolean;
+  /**
+   * Whether transactions hold the lock for as long as they really do, by which an engine leaves gaps for other writers.
+   * Otherwise they take no time, as by the test's clock: what a test sees does not depend on the machine's load.
+   */
+  readonly realHold?: boolean;
 }
 
 interface ElapseOptions {
@@ -120,9 +125,11 @@ export class TestEngine {
   readonly #calls = new Map<number, Call>();
   #ids = 0;
 
-  constructor({ directory, driver = loadDriver(), clock = new TestClock(), idle = false }: TestEngineOptions) {
+  constructor(options: TestEngineOptions) {
+    const { directory, driver = loadDriver(), clock = new TestClock(), idle = false, realHold = false } = options;
     this.clock = clock;
     this.connection = new Connection({ directory, driver });
+    if (!realHold) Object.defineProperty(this.connection, "heldMs", { get: () => 0, set: () => {} });
     this.engine = new Engine({
       connection: this.connection,
       post: (message) => this.#receive(message),
