@@ -3,7 +3,7 @@ import type { Result } from "./handler-run.ts";
 import type { Job } from "./job.ts";
 import { isStorable } from "./options.ts";
 import type { FailureReason, JobState } from "./state.ts";
-import type { Delivery, Enqueued, Entry, Lease, Settlement, Storage, Wait } from "./storage/storage.ts";
+import type { Delivery, Enqueued, Entry, Envelope, Lease, Settlement, Storage, Wait } from "./storage/storage.ts";
 import { monotonicNow } from "./timers.ts";
 import { warnOnce } from "./warning.ts";
 
@@ -121,32 +121,68 @@ const LONGEST_CONTEXT = 1024;
 
 type Writable<M> = { -readonly [K in keyof M]: M[K] };
 
-export function put(storage: Storage, queue: string, entries: readonly Entry[], wait: Wait): Promise<Enqueued[]> {
-  if (!puts.hasSubscribers && !putEnds.hasSubscribers) return storage.put(entries, wait);
-  return putAndTell(storage, queue, entries, wait);
+/** A put that somebody listens to. */
+export interface ObservedPut {
+  readonly message: PutMessage;
+  readonly startedAt: number;
 }
 
-async function putAndTell(storage: Storage, queue: string, entries: readonly Entry[], wait: Wait): Promise<Enqueued[]> {
-  const messages = entries.map(({ jobId, delayMs }): PutMessage => {
-    const message = { queue, jobId, delayMs, context: undefined };
-    puts.publish(message);
-    return message;
-  });
-  const startedAt = monotonicNow();
-  const tell = (enqueued: readonly Enqueued[], error?: unknown): void => {
-    const durationMs = monotonicNow() - startedAt;
-    for (const [i, message] of messages.entries()) {
-      const { id, inserted } = enqueued[i] ?? { id: undefined, inserted: undefined };
-      putEnds.publish(Object.assign(message, { id, inserted, durationMs, error }) satisfies PutEndMessage);
+/** `undefined`: nobody listens. */
+export function putBegins(queue: string, jobId: string | undefined, delayMs: number): ObservedPut | undefined {
+  if (!puts.hasSubscribers && !putEnds.hasSubscribers) return undefined;
+  const message: PutMessage = { queue, jobId, delayMs, context: undefined };
+  puts.publish(message);
+  return { message, startedAt: monotonicNow() };
+}
+
+/** What is to be stored with the job. */
+export function contextOf({ message }: ObservedPut): string | undefined {
+  return readContext(message.context);
+}
+
+export function putEnded({ message, startedAt }: ObservedPut, enqueued: Enqueued | undefined, error: unknown): void {
+  const { id, inserted } = enqueued ?? { id: undefined, inserted: undefined };
+  const durationMs = monotonicNow() - startedAt;
+  putEnds.publish(Object.assign(message, { id, inserted, durationMs, error }) satisfies PutEndMessage);
+}
+
+export function put(storage: Storage, queue: string, entries: readonly Entry[], wait: Wait): Promise<Enqueued[]> {
+  if (!puts.hasSubscribers && !putEnds.hasSubscribers) return storage.put(entries, wait);
+  return tell(queue, entries, (linked) => storage.put(linked, wait), (enqueued) => enqueued);
+}
+
+/** An event is told as one put, into the queue of the bus; its id is that of the first delivery. */
+export function dispatch(storage: Storage, queue: string, envelopes: readonly Envelope[]): Promise<Enqueued[][]> {
+  if (!puts.hasSubscribers && !putEnds.hasSubscribers) return storage.dispatch(envelopes);
+  return tell(queue, envelopes, (linked) => storage.dispatch(linked), ([first]) => first);
+}
+
+interface Item {
+  readonly jobId: string | undefined;
+  readonly delayMs?: number;
+  readonly context?: string | undefined;
+}
+
+async function tell<I extends Item, Outcome>(
+  queue: string,
+  items: readonly I[],
+  commit: (linked: readonly I[]) => Promise<Outcome[]>,
+  enqueuedOf: (outcome: Outcome) => Enqueued | undefined,
+): Promise<Outcome[]> {
+  const observed = items.map(({ jobId, delayMs = 0 }) => putBegins(queue, jobId, delayMs));
+  const linked = items.map((item, i) => ({ ...item, context: observed[i] && contextOf(observed[i]) }));
+  const end = (outcomes: readonly Outcome[], error?: unknown): void => {
+    for (const [i, put] of observed.entries()) {
+      const outcome = outcomes[i];
+      if (put !== undefined) putEnded(put, outcome === undefined ? undefined : enqueuedOf(outcome), error);
     }
   };
-  const linked = entries.map((entry, i) => ({ ...entry, context: readContext(messages[i]?.context) }));
   try {
-    const enqueued = await storage.put(linked, wait);
-    tell(enqueued);
-    return enqueued;
+    const outcomes = await commit(linked);
+    end(outcomes);
+    return outcomes;
   } catch (error) {
-    tell([], error);
+    end([], error);
     throw error;
   }
 }
@@ -224,7 +260,8 @@ export function settled(queue: string, delivery: Settled, settlement: Settlement
 /** Why a settlement after which the job has failed made it a dead letter. */
 export function reasonOf(settlement: Settlement): FailureReason {
   if (settlement.event === "fail") return settlement.reason;
-  return settlement.event === "nack" ? settlement.exhaustedReason : "retries_exhausted";
+  const { exhaustedReason = "retries_exhausted" } = settlement.event === "release" ? (settlement.backoff ?? {}) : settlement;
+  return exhaustedReason;
 }
 
 export function leaseLost(queue: string, { id, jobId, attempt }: Settled): void {

@@ -18,6 +18,8 @@ export interface Work<J> {
   conclude(job: J, result: Result): Ending | undefined | Promise<Ending | undefined>;
   /** A delivery was ended, also one whose handler never ran: this is committed, and the job is in this state now. */
   settled(delivery: Delivery, settlement: Settlement, state: JobState): void;
+  /** The storage refuses the settlement for good: what becomes of the job instead. `undefined` = this ends the loop. */
+  refused(job: J, error: unknown): Ending | undefined;
   /** The decision about a job that was handled is committed, and the job is in this state now. */
   concluded(job: J, ending: Ending, state: JobState): void;
   leaseLost(job: J): void;
@@ -30,6 +32,14 @@ export interface Ending {
   readonly settlement: Settlement;
   /** What the handler threw, for those who watch. */
   readonly error: unknown;
+}
+
+/** Ends a loop that has had nothing to do for a while. */
+export interface Idleness {
+  /** How long a slot waits for work before it asks. */
+  readonly afterMs: number;
+  /** Whether the loop is to end. */
+  isOver(): boolean;
 }
 
 /** A delivery whose handler runs. */
@@ -66,6 +76,10 @@ export class ConsumerLoop<J> {
   /** Aborted by the last step of stopping: wait for nothing more. */
   readonly #waiting = new AbortController();
   #hasHandled = false;
+  #idleness: Idleness | undefined;
+  /** Deliveries that are being handled or settled, and since when there have been none. */
+  #busy = 0;
+  #idleSince: number = monotonicNow();
   /** Why the loop cannot go on. */
   #fault: { readonly error: unknown } | undefined;
   #over: Promise<void> = Promise.resolve();
@@ -83,8 +97,12 @@ export class ConsumerLoop<J> {
     });
   }
 
-  /** Serves until `stop()`. Rejects when the storage is lost for good, after the running handlers have finished. */
-  run(): Promise<void> {
+  /**
+   * Serves until `stop()`, or until it is idle. Rejects when the storage is lost for good, after the running handlers
+   * have finished.
+   */
+  run(idleness?: Idleness): Promise<void> {
+    this.#idleness = idleness;
     const slots = Array.from({ length: this.#settings.slots }, (_, slot) => this.#serve(slot));
     this.#over = this.#end(Promise.all(slots));
     return this.#over;
@@ -101,6 +119,11 @@ export class ConsumerLoop<J> {
   stop(): Promise<void> {
     this.#stopped ??= this.#stop();
     return this.#stopped;
+  }
+
+  /** For how long there has been nothing to do, in milliseconds. */
+  get idleMs(): number {
+    return this.#busy > 0 ? 0 : monotonicNow() - this.#idleSince;
   }
 
   async #stop(): Promise<void> {
@@ -132,11 +155,14 @@ export class ConsumerLoop<J> {
       for (;;) {
         const delivery = await claiming;
         if (delivery === undefined) return;
+        this.#busy++;
         const outcome = await this.#deliver(slot, delivery);
         // In one turn, so that the outcome and the next claim travel, and commit, together.
         const settling = outcome && this.#settle(outcome, Number.POSITIVE_INFINITY);
         claiming = this.#claim(slot);
         await settling; // as a rule before the claim; if not, nothing more is begun until it is recorded
+        this.#busy--;
+        this.#idleSince = monotonicNow();
       }
     } catch (error) {
       this.#fail(error);
@@ -145,7 +171,7 @@ export class ConsumerLoop<J> {
 
   async #serveOnce(): Promise<void> {
     while (!this.#hasHandled && !this.#claiming.signal.aborted) {
-      const delivery = await this.#consumer.claim(0, { wait: false });
+      const delivery = await this.#consumer.claim(0, { waitMs: 0 });
       if (delivery === undefined) return;
       const outcome = await this.#deliver(0, delivery);
       if (outcome !== undefined) await this.#settle(outcome, this.#settings.leaseMs);
@@ -154,11 +180,13 @@ export class ConsumerLoop<J> {
 
   async #claim(slot: number): Promise<Delivery | undefined> {
     const { signal } = this.#claiming;
+    const waitMs = this.#idleness?.afterMs ?? Number.POSITIVE_INFINITY;
     while (!signal.aborted) {
       try {
-        const delivery = await this.#consumer.claim(slot, { wait: true, signal });
+        const delivery = await this.#consumer.claim(slot, { waitMs, signal });
         this.#patience.reset();
-        return delivery;
+        if (delivery !== undefined) return delivery;
+        if (this.#idleness?.isOver()) void this.stop();
       } catch (error) {
         if (signal.aborted) break;
         if (mayPass(error)) await this.#patience.waitOut(error, signal);
@@ -198,7 +226,8 @@ export class ConsumerLoop<J> {
   }
 
   /** Waits faults out: the lease may still hold when they are over, and settling it twice does no harm. */
-  async #settleAtLast({ slot, delivery, settlement, told }: Outcome<J>, patienceMs: number): Promise<void> {
+  async #settleAtLast({ slot, delivery, ...outcome }: Outcome<J>, patienceMs: number): Promise<void> {
+    let { settlement, told } = outcome;
     const giveUpAt = monotonicNow() + patienceMs;
     let unsure = false;
     while (true) {
@@ -214,6 +243,12 @@ export class ConsumerLoop<J> {
           // fault has been reported; that the lease was lost would be a second, false alarm.
           if (told !== undefined && !unsure) this.#work.leaseLost(told.job);
           return;
+        }
+        const instead = told && this.#work.refused(told.job, error);
+        if (told !== undefined && instead !== undefined) {
+          told = { job: told.job, ending: instead };
+          settlement = instead.settlement;
+          continue;
         }
         if (!mayPass(error) || monotonicNow() > giveUpAt) throw error;
         unsure ||= error.outcome === "unknown";

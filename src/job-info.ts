@@ -61,13 +61,16 @@ export function jobInfo(queue: string, record: JobRecord): JobInfo {
   };
 }
 
+export function failedDetails({ payload, createdAt, updatedAt, ...rest }: FailedRecord): FailedDetails {
+  return { ...rest, createdAt: new Date(createdAt), updatedAt: new Date(updatedAt), rawPayload: payload };
+}
+
 /** Never rejects: one that cannot be decoded is shown as it is. */
 export async function failedMessage<T>(serializer: Serializer<T>, record: FailedRecord): Promise<FailedMessage<T>> {
-  const { payload, createdAt, updatedAt, ...rest } = record;
-  const details = { ...rest, createdAt: new Date(createdAt), updatedAt: new Date(updatedAt), rawPayload: payload };
+  const details = failedDetails(record);
   try {
     // Whatever the serializer does to its bytes: these are for looking at.
-    return { ...details, decoded: true, data: await serializer.decode(payload.slice()) };
+    return { ...details, decoded: true, data: await serializer.decode(record.payload.slice()) };
   } catch (error) {
     return { ...details, decoded: false, decodeError: describeDecodeError(serializer, error) };
   }

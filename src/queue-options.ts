@@ -66,7 +66,8 @@ export interface JobsOptions {
   readonly signal?: AbortSignal | undefined;
 }
 
-const BUS_PREFIX = "__bus__:";
+/** What the names of an event bus's queues begin with. */
+export const BUS_PREFIX = "__bus__:";
 const shortText = text(200);
 
 const queueName: Check<string> = (value, name) => {
@@ -85,7 +86,10 @@ const serializer: Check<Serializer<unknown>> = (value, name) => {
 
 /** Ten years. */
 export const age: Check<number> = integer(0, 315_576_000_000);
-const readRetention = optionsReader<Full<RetentionOptions>>({ ackedMs: optional(age), failedMs: optional(age) });
+export const readRetention: OptionsReader<Full<RetentionOptions>> = optionsReader({
+  ackedMs: optional(age),
+  failedMs: optional(age),
+});
 
 type Queue = Full<SimpleQueueOptions<unknown>, "name" | "leaseMs" | "maxRetries" | "serializer">;
 

@@ -3,6 +3,7 @@ import {
   type Check,
   type Full,
   integer,
+  type KnownOptions,
   LONGEST_TIMER_MS,
   type OptionsReader,
   option,
@@ -87,7 +88,8 @@ const readOptions: OptionsReader<Checked> = optionsReader<Checked>({
   graceMs: option(integer(0, LONGEST_TIMER_MS), 30_000),
 });
 
-export const readRunOptions: OptionsReader<Full<RunOptions>> = optionsReader({ signal: optional(abortSignal) });
+export const runOptions: KnownOptions<Full<RunOptions>> = { signal: optional(abortSignal) };
+export const readRunOptions: OptionsReader<Full<RunOptions>> = optionsReader(runOptions);
 
 export function readWorkerOptions(options: unknown, leaseMs: number): CheckedWorkerOptions {
   const checked = readOptions(options);

@@ -48,7 +48,7 @@ function consuming(settings: Partial<ConsumerSettings> = {}): Setting {
   );
   const deliver = async (slot: number): Promise<Delivery> => {
     await storage.put([entry("job")], {});
-    const delivery = await consumer.claim(slot, { wait: true });
+    const delivery = await consumer.claim(slot, { waitMs: Number.POSITIVE_INFINITY });
     if (delivery === undefined) throw new Error("nothing was delivered");
     return delivery;
   };

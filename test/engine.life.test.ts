@@ -91,7 +91,7 @@ describe("when the engine's thread dies", () => {
     await storage.put([entry("job")], {});
     const { listener: ears, told } = listener();
     const consumer = storage.consume(settings, ears);
-    const delivery = await consumer.claim(0, { wait: true });
+    const delivery = await consumer.claim(0, { waitMs: Number.POSITIVE_INFINITY });
     if (delivery === undefined) throw new Error("nothing was delivered");
     expect(consumer.start(0, delivery)).toBe(true);
 
@@ -110,13 +110,13 @@ describe("when the engine's thread dies", () => {
     const threads = watchThreads();
     const storage = open(tempDirectory());
     const consumer = storage.consume(settings, listener().listener);
-    const waiting = rejection(consumer.claim(0, { wait: true }));
+    const waiting = rejection(consumer.claim(0, { waitMs: Number.POSITIVE_INFINITY }));
     await until(() => threads.length > 0);
     await storage.stats();
     await threads[0]?.terminate();
     expect(await waiting).toMatchObject({ code: "IO", outcome: "unknown" });
     await storage.put([entry("job")], {});
-    const delivery = await consumer.claim(0, { wait: true });
+    const delivery = await consumer.claim(0, { waitMs: Number.POSITIVE_INFINITY });
     if (delivery === undefined) throw new Error("nothing was delivered");
     expect(delivery).toMatchObject({ attempt: 1 });
     expect(consumer.start(0, delivery)).toBe(true);
@@ -129,7 +129,7 @@ describe("when the engine's thread dies", () => {
     await storage.put([entry("job")], {});
     const { listener: ears, told } = listener();
     const consumer = storage.consume({ ...settings, leaseMs: 60_000, heartbeatMs: 20_000 }, ears);
-    const delivery = await consumer.claim(0, { wait: true });
+    const delivery = await consumer.claim(0, { waitMs: Number.POSITIVE_INFINITY });
     if (delivery === undefined) throw new Error("nothing was delivered");
     consumer.start(0, delivery);
     steal(directory, delivery.id);
@@ -160,14 +160,14 @@ test.each([false, LEASE_MS / 3] as const)(
     await storage.put([entry("job")], {});
     const { listener: ears, told } = listener();
     const consumer = storage.consume({ ...settings, heartbeatMs }, ears);
-    const delivery = await consumer.claim(0, { wait: true });
+    const delivery = await consumer.claim(0, { waitMs: Number.POSITIVE_INFINITY });
     if (delivery === undefined) throw new Error("nothing was delivered");
     if (heartbeatMs !== false) steal(directory, delivery.id);
     await until(() => told.includes("lost"));
     expect(consumer.start(0, delivery)).toBe(false);
 
     await storage.put([entry("next")], {});
-    const next = await consumer.claim(0, { wait: true });
+    const next = await consumer.claim(0, { waitMs: Number.POSITIVE_INFINITY });
     if (next === undefined) throw new Error("nothing was delivered");
     expect(consumer.start(0, next)).toBe(true);
   },
@@ -284,7 +284,7 @@ describe("a program", () => {
       const consumer = storage.consume(${JSON.stringify({ ...settings, timeoutMs: undefined })}, {
         leaseLost() {}, leaseRenewed() {}, timedOut() {}, overdue() {},
       });
-      const delivery = await consumer.claim(0, { wait: true });
+      const delivery = await consumer.claim(0, { waitMs: Number.POSITIVE_INFINITY });
       consumer.start(0, delivery);
       consumer.close();
       print(delivery.attempt);`,

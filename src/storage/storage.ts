@@ -300,12 +300,12 @@ export interface ConsumerListener {
 
 export interface Consumer {
   /**
-   * Claims one job for a free slot. With `wait`, resolves when there is one (or rejects when aborted or closed);
-   * without, looks once and resolves to `undefined` when nothing is ready.
+   * Claims one job for a free slot; `undefined` when there was none for `waitMs` (0 = look once, Infinity = wait for
+   * ever). Rejects when aborted or closed.
    */
   claim(
     slot: number,
-    options: { readonly wait: boolean; readonly signal?: AbortSignal | undefined },
+    options: { readonly waitMs: number; readonly signal?: AbortSignal | undefined },
   ): Promise<Delivery | undefined>;
   /**
    * To be called right before the handler. `false`: this thread stalled so long that the storage gave the job back;

@@ -225,12 +225,12 @@ export function claimingContract(backend: Backend): void {
       await put(storage, "payload", { maxAttempts: 1 });
       const consumer = consume(storage, 3);
       for (const attempt of [1, 2]) {
-        const delivery = (await consumer.claim(0, { wait: false })) as Delivery;
+        const delivery = (await consumer.claim(0, { waitMs: 0 })) as Delivery;
         expect(delivery.attempt).toBe(attempt);
         expect(await onlyJob(bench)).toMatchObject({ maxAttempts: 3 });
         expect(await storage.settle(delivery, nack(0))).toBe("ready");
       }
-      expect(await storage.settle((await consumer.claim(0, { wait: false })) as Delivery, nack(0))).toBe("failed");
+      expect(await storage.settle((await consumer.claim(0, { waitMs: 0 })) as Delivery, nack(0))).toBe("failed");
     });
 
     test("fails jobs that have used it up, without delivering them, and goes on to the next", async () => {
@@ -239,7 +239,7 @@ export function claimingContract(backend: Backend): void {
       const ids = await putMany(storage, 150, { maxAttempts: 4 });
       for (const delivery of await take(storage, 150)) await storage.settle(delivery, nack(0));
       const fresh = await put(storage);
-      const delivery = await consume(storage, 1).claim(0, { wait: false });
+      const delivery = await consume(storage, 1).claim(0, { waitMs: 0 });
       expect(delivery).toMatchObject({ id: fresh, attempt: 1 });
       const jobs = (await bench.jobs()).filter(({ id }) => ids.includes(id));
       expect(
@@ -260,7 +260,9 @@ export function claimingContract(backend: Backend): void {
       const fresh = ids.filter((_, index) => index % 100 >= 60);
       for (const id of ids) if (!fresh.includes(id)) await bench.edit(id, { attempts: 1 });
       const consumer = consume(storage, 1, 80);
-      const claims = Array.from({ length: 80 }, (_, slot) => consumer.claim(slot, { wait: true }));
+      const claims = Array.from({ length: 80 }, (_, slot) =>
+        consumer.claim(slot, { waitMs: Number.POSITIVE_INFINITY }),
+      );
       const deliveries = await Promise.all(claims);
       expect(deliveries.filter((delivery) => delivery?.attempt !== 1)).toEqual([]);
       expect(deliveries.map((delivery) => delivery?.id)).toEqual(fresh);
@@ -273,7 +275,7 @@ export function claimingContract(backend: Backend): void {
       await putMany(storage, 2, { maxAttempts: 4 });
       await take(storage, 2);
       await bench.age(LEASE_MS);
-      expect(await consume(storage, 1).claim(0, { wait: false })).toBeUndefined();
+      expect(await consume(storage, 1).claim(0, { waitMs: 0 })).toBeUndefined();
       expect((await bench.jobs()).map(({ state, maxAttempts }) => [state, maxAttempts])).toEqual([
         ["failed", 1],
         ["failed", 1],
@@ -286,8 +288,8 @@ export function claimingContract(backend: Backend): void {
       const storage = bench.storage();
       await put(storage, "payload", { maxAttempts: 2 });
       const consumer = consume(storage, undefined);
-      await storage.settle((await consumer.claim(0, { wait: false })) as Delivery, nack(0));
-      await storage.settle((await consumer.claim(0, { wait: false })) as Delivery, nack(0));
+      await storage.settle((await consumer.claim(0, { waitMs: 0 })) as Delivery, nack(0));
+      await storage.settle((await consumer.claim(0, { waitMs: 0 })) as Delivery, nack(0));
       expect(await onlyJob(bench)).toMatchObject({ state: "failed", maxAttempts: 2 });
     });
   });

@@ -228,7 +228,7 @@ async function takeWithBudget(storage: Storage, maxAttempts: number): Promise<Le
     { slots: 1, leaseMs: LEASE_MS, heartbeatMs: false, timeoutMs: undefined, graceMs: 0, maxAttempts },
     { leaseLost: nothing, leaseRenewed: nothing, timedOut: nothing, overdue: nothing },
   );
-  const delivery = await consumer.claim(0, { wait: false });
+  const delivery = await consumer.claim(0, { waitMs: 0 });
   consumer.close();
   return delivery === undefined ? [] : [delivery];
 }

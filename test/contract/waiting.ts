@@ -74,7 +74,7 @@ export function waitingContract(backend: Backend): void {
         wait(two, { limit: 2 }),
         wait(one, { leaseMs: 5000 }),
         consumer(two)
-          .claim(0, { wait: true })
+          .claim(0, { waitMs: Number.POSITIVE_INFINITY })
           .then((delivery) => [delivery as Delivery]),
         wait(two),
       ];
@@ -97,8 +97,8 @@ export function waitingContract(backend: Backend): void {
       const waiting = [
         wait(storage),
         wait(storage, { leaseMs: 5000 }),
-        consumer(storage, 7).claim(0, { wait: true }),
-        consumer(storage).claim(0, { wait: true }),
+        consumer(storage, 7).claim(0, { waitMs: Number.POSITIVE_INFINITY }),
+        consumer(storage).claim(0, { waitMs: Number.POSITIVE_INFINITY }),
       ];
       await storage.stats();
       await putMany(storage, 4);
@@ -309,7 +309,11 @@ export function waitingContract(backend: Backend): void {
   describe("close", () => {
     test("ends waiting claims at once", async () => {
       const storage = (await openBench(backend)).storage();
-      const waiting = [wait(storage), wait(storage, { timeoutMs: 60_000 }), consumer(storage).claim(0, { wait: true })];
+      const waiting = [
+        wait(storage),
+        wait(storage, { timeoutMs: 60_000 }),
+        consumer(storage).claim(0, { waitMs: Number.POSITIVE_INFINITY }),
+      ];
       await storage.stats();
       const ended = Promise.all(waiting.map((claim) => expectClosed(claim)));
       const startedAt = performance.now();
@@ -384,7 +388,7 @@ export function waitingContract(backend: Backend): void {
         () => storage.extend(lease, 1000),
         () => storage.reclaim(),
         () => storage.stats(),
-        () => consuming.claim(0, { wait: false }),
+        () => consuming.claim(0, { waitMs: 0 }),
       ];
       for (const call of calls) await expectClosed(call());
       expect(() => consumer(storage)).toThrow(QueueClosedError);

@@ -59,9 +59,8 @@ export class SqliteConsumer implements Consumer {
 
   async claim(
     slot: number,
-    { wait, signal }: { wait: boolean; signal?: AbortSignal | undefined },
+    { waitMs, signal }: { waitMs: number; signal?: AbortSignal | undefined },
   ): Promise<Delivery | undefined> {
-    const waitMs = wait ? Number.POSITIVE_INFINITY : 0;
     const claim = { limit: 1, leaseMs: this.#settings.leaseMs, waitMs, consumer: this.#id, slot };
     const [delivery] = await this.#storage.claimFor(claim, signal);
     if (delivery !== undefined) this.#held[slot]?.push(delivery);

@@ -1,0 +1,73 @@
+import type { EventDefinition } from "./definition.ts";
+import type { Event } from "./event.ts";
+import type { EventContext } from "./event-context.ts";
+import type { BusTopology } from "./topology.ts";
+
+/** What a handler may return: events are dispatched together with the acknowledgement. */
+export type HandlerResult = void | undefined | null | Event<unknown> | readonly Event<unknown>[];
+
+/** Handles an event. Returning acknowledges it; throwing has it delivered again, or makes it a dead letter. */
+export type EventHandler<Data, Context extends object = object> = (
+  event: Event<Data>,
+  context: EventContext & Context,
+) => HandlerResult | PromiseLike<HandlerResult>;
+
+export type AnyHandler = (event: Event<unknown>, context: EventContext) => unknown;
+
+/** A definition, whatever its data. */
+export type AnyDefinition = EventDefinition<never, unknown>;
+
+/** The handlers of one subscription in this process: at most one for each type, and one for all others (`"*"`). */
+export class Handlers {
+  readonly #subscription: string;
+  readonly #topology: BusTopology;
+  readonly #byPattern = new Map<string, AnyHandler>();
+  readonly #definitions: Map<string, AnyDefinition>;
+
+  /** `definitions` are those of the whole bus, by type. */
+  constructor(subscription: string, topology: BusTopology, definitions: Map<string, AnyDefinition>) {
+    this.#subscription = subscription;
+    this.#topology = topology;
+    this.#definitions = definitions;
+  }
+
+  get any(): boolean {
+    return this.#byPattern.size > 0;
+  }
+
+  /** Throws if the pattern is taken, or if the topology does not route such events here. */
+  add(pattern: AnyDefinition | string, handler: AnyHandler): void {
+    const type = typeof pattern === "string" ? pattern : pattern.type;
+    const where = `subscription "${this.#subscription}"`;
+    if (this.#byPattern.has(type)) throw new Error(`There is a handler for "${type}" in ${where} already`);
+    if (type !== "*" && !this.#topology.subscriptionsFor(type).includes(this.#subscription)) {
+      throw new Error(`The topology does not route "${type}" to ${where}: add it there`);
+    }
+    if (typeof pattern !== "string") {
+      const known = this.#definitions.get(type);
+      if (known !== undefined && known !== pattern) {
+        throw new Error(`There is another definition of "${type}" on this bus: use the same one in the topology and for all handlers`);
+      }
+      this.#definitions.set(type, pattern);
+    }
+    this.#byPattern.set(type, handler);
+  }
+
+  of(type: string): AnyHandler | undefined {
+    return this.#byPattern.get(type) ?? this.#byPattern.get("*");
+  }
+
+  definitionOf(type: string): AnyDefinition | undefined {
+    return this.#definitions.get(type);
+  }
+
+  /** Throws if there is none for one of the types that the topology routes here. */
+  assertComplete(): void {
+    const lacking = this.#topology.typesFor(this.#subscription).filter((type) => this.of(type) === undefined);
+    if (lacking.length === 0) return;
+    const names = lacking.map((type) => `"${type}"`).join(", ");
+    throw new Error(
+      `Subscription "${this.#subscription}" has handlers here, but none for ${names}, which the topology routes to it: add them, or one for "*"`,
+    );
+  }
+}

@@ -1,0 +1,45 @@
+import type { Idleness } from "../consumer-loop.ts";
+import type { Consumption } from "./consumption.ts";
+
+/** Where nothing is ready, slots look for the end of the run no more often than this. */
+const SHORTEST_WAIT_MS = 20;
+
+/** One run of some subscriptions: they end together. */
+export class Run {
+  readonly #consumptions: readonly Consumption[];
+  readonly #idleness: Idleness | undefined;
+
+  constructor(consumptions: readonly Consumption[], idleTimeoutMs: number | undefined) {
+    this.#consumptions = consumptions;
+    this.#idleness = idleTimeoutMs === undefined ? undefined : this.#idleFor(idleTimeoutMs);
+  }
+
+  /** Rejects with the first fault that ended a subscription for good, once all have ended. */
+  async serve(): Promise<void> {
+    const faults: unknown[] = [];
+    const serving = this.#consumptions.map((consumption) =>
+      consumption.run(this.#idleness).catch((fault: unknown) => {
+        faults.push(fault);
+        void this.stop();
+      }),
+    );
+    await Promise.all(serving);
+    if (faults.length > 0) throw faults[0];
+  }
+
+  async stop(): Promise<void> {
+    await Promise.all(this.#consumptions.map((consumption) => consumption.stop()));
+  }
+
+  #idleFor(ms: number): Idleness {
+    return {
+      afterMs: Math.max(ms, SHORTEST_WAIT_MS),
+      isOver: () => {
+        // An event that is handled in one may emit into another. Waits are measured in whole milliseconds.
+        const isOver = this.#consumptions.every(({ idleMs }) => idleMs + 1 >= ms);
+        if (isOver) void this.stop();
+        return isOver;
+      },
+    };
+  }
+}
