@@ -14,3 +14,18 @@ export function hasBrand(value: unknown, symbol: symbol): value is object {
     return false;
   }
 }
+
+/** Hides in an object what only this package shall read, and any copy of it can. */
+export function hide<T extends object>(object: T, symbol: symbol, secret: object): T {
+  return Object.defineProperty(object, symbol, { value: secret });
+}
+
+/** What is hidden in an object or a function; `undefined` for any other value. Survives any of them, as `hasBrand`. */
+export function hiddenIn<S extends object>(value: unknown, symbol: symbol): S | undefined {
+  try {
+    const secret: unknown = Reflect.get(value as object, symbol);
+    return typeof secret === "object" && secret !== null ? (secret as S) : undefined;
+  } catch {
+    return undefined;
+  }
+}

@@ -86,6 +86,25 @@ export class PayloadError extends LocalQueueError {
   override readonly code = "PAYLOAD" as const;
 }
 
+/** No subscription of the bus takes events of this type. Nothing was written. Code `NO_SUBSCRIBERS`. */
+export class NoSubscribersError extends LocalQueueError {
+  static {
+    NoSubscribersError.prototype.name = "NoSubscribersError";
+  }
+  override readonly code = "NO_SUBSCRIBERS" as const;
+}
+
+/**
+ * The data or an id of an event is not what its definition asks for; the message names the field. Nothing was written.
+ * Code `INVALID_EVENT`.
+ */
+export class InvalidEventError extends LocalQueueError {
+  static {
+    InvalidEventError.prototype.name = "InvalidEventError";
+  }
+  override readonly code = "INVALID_EVENT" as const;
+}
+
 /** `failed`: certainly nothing was written. `unknown`: the write may yet prove to have happened. */
 export type StorageOutcome = "failed" | "unknown";
 

@@ -14,9 +14,11 @@ export type { QueueDiagnostics } from "./diagnostics.ts";
 export {
   EmptyError,
   FullError,
+  InvalidEventError,
   LeaseExpiredError,
   LocalQueueError,
   type LocalQueueErrorCode,
+  NoSubscribersError,
   NotFoundError,
   PayloadError,
   QueueClosedError,

@@ -211,13 +211,13 @@ const LONGEST_PATH = 200;
 
 function path(place: Place): string {
   const steps: string[] = [];
-  for (let at: Place | undefined = place; at !== undefined; at = at.parent) steps.unshift(step(at));
-  const whole = steps.join("");
+  for (let at = place; at.parent !== undefined; at = at.parent) steps.unshift(pathStep(at.key));
+  const whole = `$${steps.join("")}`;
   return whole.length <= LONGEST_PATH ? whole : `${whole.slice(0, LONGEST_PATH / 2)}…${whole.slice(-LONGEST_PATH / 2)}`;
 }
 
-function step({ parent, key }: Place): string {
-  if (parent === undefined) return String(key);
+/** One step of a path, as JavaScript writes it: `.name`, `[0]` or `["a name"]`. */
+export function pathStep(key: string | number): string {
   if (typeof key === "number") return `[${key}]`;
   if (/^[\p{ID_Start}$_][\p{ID_Continue}$]*$/u.test(key) && key.length <= 40) return `.${key}`;
   return `[${JSON.stringify(key.length > 40 ? `${key.slice(0, 39)}…` : key)}]`;

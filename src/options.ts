@@ -176,7 +176,11 @@ function anyOptions(value: unknown, name: string): Readonly<Record<string, unkno
 }
 
 function kindOf(value: unknown): string {
-  return Object.prototype.toString.call(value).slice(8, -1);
+  try {
+    return Object.prototype.toString.call(value).slice(8, -1);
+  } catch {
+    return "unreadable"; // a proxy that throws even at this, or was revoked
+  }
 }
 
 /** Objects are shown by their kind only: what is in the wrong place may be a payload. */
