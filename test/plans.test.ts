@@ -14,6 +14,12 @@ const PRIMARY_KEY = "INTEGER PRIMARY KEY";
 const ACCESS: Readonly<Record<StatementName, readonly string[]>> = {
   put: [],
   findByJobId: ["idx_messages_job_id"],
+  fanOut: [],
+  knownById: ["idx_messages_job_id"],
+  knownByKey: ["idx_messages_dedup_key"],
+  addEdges: [],
+  isTracked: [],
+  trackAll: [],
   look: ["localqueue_ready", "localqueue_delayed", "localqueue_leased"],
   promote: [PRIMARY_KEY, "localqueue_delayed"],
   expire: [PRIMARY_KEY, "localqueue_leased"],
@@ -43,6 +49,7 @@ const ACCESS: Readonly<Record<StatementName, readonly string[]>> = {
   createdAt: [PRIMARY_KEY],
   stats: [],
   count: [],
+  countMany: [],
   mark: [],
   wasPut: [PRIMARY_KEY],
   wasSettled: [PRIMARY_KEY],
@@ -71,6 +78,7 @@ const LOOK_ACCESS: Readonly<Record<LookName | "diagnosis", readonly string[]>> =
   listAcked: [PRIMARY_KEY],
   listFailed: ["localqueue_failed"],
   deadLetters: ["localqueue_failed"],
+  queues: [],
   diagnosis: [
     "localqueue_ready",
     "localqueue_delayed",
