@@ -1,5 +1,6 @@
+import { randomUUID } from "node:crypto";
 import { afterAll, afterEach, beforeAll, expect, onTestFinished } from "vitest";
-import type { Delivery, Entry, QueueStats, Storage, Wait } from "../../dist/storage/storage.js";
+import type { Delivery, Entry, Envelope, QueueStats, Storage, Wait } from "../../dist/storage/storage.js";
 import type { Backend, Bench, StoredJob } from "../support/backend.ts";
 
 /** What the parts of the contract share: entries to put, claims that do not wait, benches that close by themselves. */
@@ -32,6 +33,11 @@ export function shareBench(backend: Backend): () => Bench {
 
 export function entry(payload: string, options: Partial<Entry> = {}): Entry {
   return { payload, jobId: undefined, delayMs: 0, maxAttempts: 4, ...options };
+}
+
+/** An event of its own for these queues. */
+export function event(queues: readonly string[], options: Partial<Envelope> = {}): Envelope {
+  return { payload: "payload", jobId: randomUUID(), queues, identity: undefined, maxAttempts: 4, ...options };
 }
 
 /** Puts one job; returns its id. */
