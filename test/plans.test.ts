@@ -14,7 +14,7 @@ const PRIMARY_KEY = "INTEGER PRIMARY KEY";
 const ACCESS: Readonly<Record<StatementName, readonly string[]>> = {
   put: [],
   findByJobId: ["idx_messages_job_id"],
-  fanOut: [],
+  putEvent: [],
   knownById: ["idx_messages_job_id"],
   knownByKey: ["idx_messages_dedup_key"],
   addEdges: [],
@@ -49,7 +49,6 @@ const ACCESS: Readonly<Record<StatementName, readonly string[]>> = {
   createdAt: [PRIMARY_KEY],
   stats: [],
   count: [],
-  countMany: [],
   mark: [],
   wasPut: [PRIMARY_KEY],
   wasSettled: [PRIMARY_KEY],

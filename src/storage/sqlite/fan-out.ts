@@ -24,24 +24,12 @@ export function fanOut(
 ): Enqueued[] {
   const { queues, payload, jobId, maxAttempts, context = null, identity } = event;
   const { key = null, fingerprint = null } = identity ?? {};
-  const inserted = sql.fanOut.all({
-    queues: JSON.stringify(queues),
-    payload,
-    jobId,
-    maxAttempts,
-    context,
-    key,
-    fingerprint,
-    now,
-  });
-  const ids = new Map(inserted.map((row) => [row["queue"] as string, row["id"] as number]));
   return queues.map((queue) => {
-    const id = ids.get(queue);
-    if (id === undefined) return { id: known(sql, queue, jobId, identity), inserted: false };
-    // A queue that is named twice knows the event the second time.
-    ids.delete(queue);
+    const row = { queue, payload, jobId, maxAttempts, context, key, fingerprint, now };
+    const { changes, lastInsertRowid } = sql.putEvent.run(row);
+    if (changes === 0) return { id: known(sql, queue, jobId, identity), inserted: false };
     added(queue);
-    return { id, inserted: true };
+    return { id: lastInsertRowid, inserted: true };
   });
 }
 

@@ -39,14 +39,10 @@ const FAILED_STRETCH = "queue = :queue AND status = 3 AND id > :after AND id <= 
 /** Not a dead letter when its holder gives it back. */
 const RELEASABLE = `(releases < ${MAX_RELEASES} OR attempts < max_attempts)`;
 
-const ADD_UP = `ON CONFLICT (queue) DO UPDATE SET ready = ready + excluded.ready,
-      processing = processing + excluded.processing, acked = acked + excluded.acked, failed = failed + excluded.failed,
-      clock = excluded.clock`;
-
 export type StatementName =
   | "put"
   | "findByJobId"
-  | "fanOut"
+  | "putEvent"
   | "knownById"
   | "knownByKey"
   | "addEdges"
@@ -81,7 +77,6 @@ export type StatementName =
   | "createdAt"
   | "stats"
   | "count"
-  | "countMany"
   | "mark"
   | "wasPut"
   | "wasSettled"
@@ -108,11 +103,11 @@ export const SQL: Readonly<Record<StatementName, string>> = {
 
   findByJobId: `SELECT id FROM messages INDEXED BY idx_messages_job_id WHERE queue = :queue AND job_id = :jobId`,
 
-  /** One event for several queues. Fifty statements would take longer than one. */
-  fanOut: `INSERT INTO messages (queue, payload, status, attempts, max_attempts, available_at, job_id, trace_context,
+  /** One per queue: a single one for all of them would take longer, since SQLite keeps a journal for it. */
+  putEvent: `INSERT INTO messages (queue, payload, status, attempts, max_attempts, available_at, job_id, trace_context,
       dedup_key, dedup_fingerprint, created_at, updated_at)
-    SELECT value, CAST(:payload AS BLOB), 0, 0, :maxAttempts, :now, :jobId, :context, :key, :fingerprint, :now, :now
-      FROM json_each(:queues) WHERE true ON CONFLICT DO NOTHING RETURNING id, queue`,
+    VALUES (:queue, CAST(:payload AS BLOB), 0, 0, :maxAttempts, :now, :jobId, :context, :key, :fingerprint, :now,
+      :now) ON CONFLICT DO NOTHING`,
   knownById: `SELECT id, dedup_key, dedup_fingerprint FROM messages INDEXED BY idx_messages_job_id
     WHERE queue = :queue AND job_id = :jobId`,
   knownByKey: `SELECT id, dedup_key, dedup_fingerprint FROM messages INDEXED BY idx_messages_dedup_key
@@ -241,11 +236,9 @@ export const SQL: Readonly<Record<StatementName, string>> = {
   stats: `SELECT ready, processing, acked, failed FROM localqueue_counts WHERE queue = :queue`,
 
   count: `INSERT INTO localqueue_counts (queue, ready, processing, acked, failed, clock)
-    VALUES (:queue, :ready, :processing, :acked, :failed, :now) ${ADD_UP}`,
-  /** Of several queues, each an array. */
-  countMany: `INSERT INTO localqueue_counts (queue, ready, processing, acked, failed, clock)
-    SELECT value ->> 0, value ->> 1, value ->> 2, value ->> 3, value ->> 4, :now FROM json_each(:counts) WHERE true
-    ${ADD_UP}`,
+    VALUES (:queue, :ready, :processing, :acked, :failed, :now)
+    ON CONFLICT (queue) DO UPDATE SET ready = ready + excluded.ready, processing = processing + excluded.processing,
+      acked = acked + excluded.acked, failed = failed + excluded.failed, clock = excluded.clock`,
 
   /** Makes a transaction write a page, so that its COMMIT overwrites what a failed one may have left behind. */
   mark: `INSERT INTO localqueue_counts (queue, clock) VALUES ('', 1) ON CONFLICT (queue) DO UPDATE SET clock = 1 - clock`,

@@ -371,10 +371,7 @@ export class Transitions {
     this.#load.forget();
     if (this.#connection.countsAreTriggered) return;
     const now = this.now();
-    if (queues.size > 1) {
-      const counts = Array.from(queues, ([queue, each]) => [queue, ...STATES.map((state) => each[state])]);
-      this.#sql.countMany.run({ counts: JSON.stringify(counts), now });
-    } else for (const [queue, counter] of queues) this.#sql.count.run({ queue, ...counter, now });
+    for (const [queue, counter] of queues) this.#sql.count.run({ queue, ...counter, now });
   }
 
   /** From nothing when a job is added, to nothing when it is deleted. */
