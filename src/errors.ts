@@ -51,6 +51,17 @@ export class FullError extends LocalQueueError {
   override readonly code = "FULL" as const;
 }
 
+/**
+ * An event with the same identity and another payload is there already. Nothing was written.
+ * Code `DEDUPLICATION_CONFLICT`.
+ */
+export class DeduplicationConflictError extends LocalQueueError {
+  static {
+    DeduplicationConflictError.prototype.name = "DeduplicationConflictError";
+  }
+  override readonly code = "DEDUPLICATION_CONFLICT" as const;
+}
+
 /** There is no such job, or not in the state that was asked for. Code `NOT_FOUND`. */
 export class NotFoundError extends LocalQueueError {
   static {

@@ -12,6 +12,7 @@ export type {
 } from "./channels.ts";
 export type { QueueDiagnostics } from "./diagnostics.ts";
 export {
+  DeduplicationConflictError,
   EmptyError,
   FullError,
   InvalidEventError,

@@ -14,6 +14,12 @@ const PRIMARY_KEY = "INTEGER PRIMARY KEY";
 const ACCESS: Readonly<Record<StatementName, readonly string[]>> = {
   put: [],
   findByJobId: ["idx_messages_job_id"],
+  putEvent: [],
+  knownById: ["idx_messages_job_id"],
+  knownByKey: ["idx_messages_dedup_key"],
+  addEdges: [],
+  isTracked: [],
+  trackAll: [],
   look: ["localqueue_ready", "localqueue_delayed", "localqueue_leased"],
   promote: [PRIMARY_KEY, "localqueue_delayed"],
   expire: [PRIMARY_KEY, "localqueue_leased"],
@@ -71,6 +77,7 @@ const LOOK_ACCESS: Readonly<Record<LookName | "diagnosis", readonly string[]>> =
   listAcked: [PRIMARY_KEY],
   listFailed: ["localqueue_failed"],
   deadLetters: ["localqueue_failed"],
+  queues: [],
   diagnosis: [
     "localqueue_ready",
     "localqueue_delayed",

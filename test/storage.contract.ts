@@ -2,6 +2,8 @@ import { describe } from "vitest";
 import { capacityContract } from "./contract/capacity.ts";
 import { careContract } from "./contract/care.ts";
 import { claimingContract } from "./contract/claiming.ts";
+import { dispatchingContract } from "./contract/dispatching.ts";
+import { emittingContract } from "./contract/emitting.ts";
 import { lookingContract } from "./contract/looking.ts";
 import { puttingContract } from "./contract/putting.ts";
 import { removingContract } from "./contract/removing.ts";
@@ -14,6 +16,8 @@ export function storageContract(backend: Backend): void {
   describe(`a ${backend.name} storage`, () => {
     transitionsContract(backend);
     puttingContract(backend);
+    dispatchingContract(backend);
+    emittingContract(backend);
     claimingContract(backend);
     careContract(backend);
     waitingContract(backend);

@@ -5,7 +5,7 @@ import type { BackupReport, BackupRequest, IntegrityCheck, IntegrityReport } fro
  * The seam between the queue and a database: one logical queue, about a dozen verbs. A storage performs transitions
  * and waits; it knows nothing of payload formats, handlers or retry policies. Every promise settles after COMMIT.
  *
- * Rejections: `StorageError`; `LeaseExpiredError` (settle, extend); `NotFoundError` (a dead letter by its id);
+ * Rejections: `StorageError`; `LeaseExpiredError` (settle, extend); `DeduplicationConflictError` (dispatch, settle); `NotFoundError` (a dead letter by its id);
  * `QueueClosedError` after `close()`; and `signal.reason` for a wait that was aborted.
  */
 export interface Storage {
@@ -14,6 +14,11 @@ export interface Storage {
    * waits for room, in the order of the calls; rejects with `FullError` when none came in time.
    */
   put(entries: readonly Entry[], wait: Wait): Promise<Enqueued[]>;
+  /**
+   * Adds each envelope to each of its queues, whatever the storage's own is, all in one transaction or none; there is no
+   * limit. The results are in the order of `queues`. Rejects with `DeduplicationConflictError`.
+   */
+  dispatch(envelopes: readonly Envelope[]): Promise<Enqueued[][]>;
   /** Claims up to `limit` due jobs in one transaction, lowest id first. Resolves to `[]` when the wait ends. */
   claim(request: ClaimRequest): Promise<Delivery[]>;
   /** Ends a delivery; resolves to the state in which the job is now. */
@@ -23,6 +28,8 @@ export interface Storage {
   /** Ends every lease that has run out; resolves to their number. Claims do this by themselves. */
   reclaim(): Promise<number>;
   stats(): Promise<QueueStats>;
+  /** All queues whose name begins so, with their counts, sorted by name (code units). */
+  queues(prefix: string): Promise<QueueCounts[]>;
   /** The job with this id or jobId, whatever its state. */
   find(by: JobKey): Promise<JobRecord | undefined>;
   /** Jobs of one state, lowest id first. */
@@ -96,10 +103,32 @@ export interface Entry {
   readonly context?: string | undefined;
 }
 
+/** One payload for several queues: an event and its subscriptions. Not to be changed once it was handed over. */
+export interface Envelope {
+  /** Stored as UTF-8. */
+  readonly payload: string;
+  /** The same in each queue. */
+  readonly jobId: string;
+  /** At least one. */
+  readonly queues: readonly string[];
+  /** What makes it the same event under another `jobId`, and what must then be the same as well. */
+  readonly identity: Identity | undefined;
+  /** Deliveries allowed in all, from each queue. */
+  readonly maxAttempts: number;
+  /** See `Entry`. */
+  readonly context?: string | undefined;
+}
+
+export interface Identity {
+  readonly key: string;
+  /** Of the payload. */
+  readonly fingerprint: string;
+}
+
 /** The outcome of a put. */
 export interface Enqueued {
   readonly id: number;
-  /** `false` when the `jobId` was known already: `id` is the existing job's, and nothing was changed. */
+  /** `false` when the `jobId` or the identity was known already: `id` is the existing job's, and nothing was changed. */
   readonly inserted: boolean;
 }
 
@@ -142,7 +171,14 @@ export interface Delivery extends Lease {
 
 /** The ways in which the holder ends a delivery. */
 export type Settlement =
-  | { readonly event: "ack" }
+  | {
+      readonly event: "ack";
+      /**
+       * Commits with the ack, or neither does. Each job that comes of it, or was there, is linked to this one, and
+       * belongs with all that came of it to the executions that this one belongs to.
+       */
+      readonly emit?: readonly Envelope[] | undefined;
+    }
   | {
       readonly event: "nack";
       readonly delayMs: number;
@@ -156,7 +192,21 @@ export type Settlement =
       readonly reason: FailureReason;
       readonly category: string | undefined;
     }
-  | { readonly event: "release" };
+  | {
+      readonly event: "release";
+      /** Absent: the job is ready at once. */
+      readonly backoff?: ReleaseBackoff | undefined;
+    };
+
+/** How a job is given back that cannot be handled for the time being. */
+export interface ReleaseBackoff {
+  /** How long it waits after the first release in a row, doubled with each that follows, at most ten times. */
+  readonly initialMs: number;
+  readonly maxMs: number;
+  readonly lastError: string;
+  /** Stored if it becomes a dead letter, because it was released too often and this was the last allowed delivery. */
+  readonly exhaustedReason: FailureReason;
+}
 
 export interface QueueStats {
   /** Waiting to be delivered, those that wait for their time included. */
@@ -164,6 +214,10 @@ export interface QueueStats {
   readonly processing: number;
   readonly acked: number;
   readonly failed: number;
+}
+
+export interface QueueCounts extends QueueStats {
+  readonly queue: string;
 }
 
 /** What names one job. */

@@ -1,5 +1,7 @@
+import { randomUUID } from "node:crypto";
 import { afterAll, afterEach, beforeAll, expect, onTestFinished } from "vitest";
-import type { Delivery, Entry, QueueStats, Storage, Wait } from "../../dist/storage/storage.js";
+import { DeduplicationConflictError } from "../../dist/errors.js";
+import type { Delivery, Entry, Envelope, QueueStats, Storage, Wait } from "../../dist/storage/storage.js";
 import type { Backend, Bench, StoredJob } from "../support/backend.ts";
 
 /** What the parts of the contract share: entries to put, claims that do not wait, benches that close by themselves. */
@@ -32,6 +34,11 @@ export function shareBench(backend: Backend): () => Bench {
 
 export function entry(payload: string, options: Partial<Entry> = {}): Entry {
   return { payload, jobId: undefined, delayMs: 0, maxAttempts: 4, ...options };
+}
+
+/** An event of its own for these queues. */
+export function event(queues: readonly string[], options: Partial<Envelope> = {}): Envelope {
+  return { payload: "payload", jobId: randomUUID(), queues, identity: undefined, maxAttempts: 4, ...options };
 }
 
 /** Puts one job; returns its id. */
@@ -69,4 +76,17 @@ export async function expectRightCounts(bench: Bench, storage: Storage, queue: s
   const counts: { -readonly [K in keyof QueueStats]: number } = { ready: 0, processing: 0, acked: 0, failed: 0 };
   for (const { state } of await bench.jobs(queue)) counts[state]++;
   expect(await storage.stats()).toEqual(counts);
+}
+
+/** Somebody has stored the same event with another payload. */
+export async function expectConflict(refused: Promise<unknown>, jobId: string, queue: string): Promise<void> {
+  const error = await refused.then(
+    () => undefined,
+    (thrown: unknown) => thrown,
+  );
+  expect(error).toBeInstanceOf(DeduplicationConflictError);
+  expect((error as Error).message).toBe(
+    `The event ${jobId} was refused: in ${queue} an event with the same identity and another payload is there already. ` +
+      "Nothing was written.",
+  );
 }

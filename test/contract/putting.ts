@@ -44,6 +44,8 @@ export function puttingContract(backend: Backend): void {
         failureCategory: null,
         jobId: "job",
         context: "trace",
+        identityKey: null,
+        fingerprint: null,
       });
     });
 

@@ -20,6 +20,12 @@ export interface Bench {
   edit(id: number, changes: Edits): Promise<void>;
   /** Makes everything in the database `ms` older, as though that time had passed. */
   age(ms: number): Promise<void>;
+  /** What came of which, as [parent, child], in order. */
+  links(): Promise<(readonly [parent: number, child: number])[]>;
+  /** Makes an execution out of these jobs behind the storages' backs. */
+  track(execution: string, ids: readonly number[]): Promise<void>;
+  /** The jobs that belong to an execution, by id. */
+  tracked(execution: string): Promise<number[]>;
   /** Deletes a row behind the storages' backs. */
   remove(id: number): Promise<void>;
   /** Holds the lock that all writers need, until the function that it resolves to is called. */
@@ -44,6 +50,8 @@ export interface StoredJob {
   readonly failureCategory: string | null;
   readonly jobId: string | null;
   readonly context: string | null;
+  readonly identityKey: string | null;
+  readonly fingerprint: string | null;
   readonly createdAt: number;
   readonly updatedAt: number;
 }
@@ -59,5 +67,7 @@ export type Edits = Partial<
     | "lastError"
     | "failureReason"
     | "failureCategory"
+    | "identityKey"
+    | "fingerprint"
   >
 >;

@@ -24,6 +24,8 @@ const COLUMNS: Readonly<Record<keyof StoredJob, string>> = {
   failureCategory: "failure_category",
   jobId: "job_id",
   context: "trace_context",
+  identityKey: "dedup_key",
+  fingerprint: "dedup_fingerprint",
   createdAt: "created_at",
   updatedAt: "updated_at",
 };
@@ -76,6 +78,30 @@ class SqliteBench implements Bench {
   async age(ms: number): Promise<void> {
     const sets = TIMES.map((column) => `${column} = ${column} - :ms`);
     this.#sql.prepare(`UPDATE messages SET ${sets.join(", ")}`).run({ ms });
+  }
+
+  async links(): Promise<(readonly [number, number])[]> {
+    const sql = `SELECT parent_message_id AS parent, child_message_id AS child FROM event_bus_delivery_edges
+      ORDER BY parent, child`;
+    const rows = this.#sql.prepare(sql).all();
+    return rows.map(({ parent, child }) => [parent as number, child as number]);
+  }
+
+  async track(execution: string, ids: readonly number[]): Promise<void> {
+    this.#sql
+      .prepare("INSERT OR IGNORE INTO event_bus_executions VALUES (:execution, 'bus', 'source', NULL, 1, 0, 0)")
+      .run({ execution });
+    const add = this.#sql.prepare("INSERT INTO event_bus_execution_deliveries VALUES (:execution, :id)");
+    for (const id of ids) add.run({ execution, id });
+  }
+
+  async tracked(execution: string): Promise<number[]> {
+    const sql =
+      "SELECT message_id AS id FROM event_bus_execution_deliveries WHERE execution_id = :execution ORDER BY id";
+    return this.#sql
+      .prepare(sql)
+      .all({ execution })
+      .map(({ id }) => id as number);
   }
 
   async remove(id: number): Promise<void> {

@@ -19,7 +19,7 @@ import {
   SIGNAL,
   SIGNALS,
 } from "./protocol.ts";
-import { engineDied, flooded, refusal, revive, tooLarge } from "./refusals.ts";
+import { conflictOf, engineDied, flooded, refusal, revive, tooLarge } from "./refusals.ts";
 import { CLOSING_MS, type Demand, givesUpAt, LEAST_PATIENCE_MS, patienceFrom, type Request } from "./request.ts";
 import { SideThreads } from "./side-thread.ts";
 import type { Tally } from "./tally.ts";
@@ -303,6 +303,8 @@ export class Client {
       request.reject(error);
     } else if ("refused" in answer) {
       request.reject(refusal(answer.refused, request.signal));
+    } else if ("conflict" in answer) {
+      request.reject(conflictOf(answer.conflict));
     } else {
       request.resolve(request.read(answer as never) as never);
     }

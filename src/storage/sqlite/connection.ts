@@ -90,6 +90,8 @@ export class Connection {
       // On macOS, a flush that also empties the drive's own cache; elsewhere every flush does, and this does nothing.
       db.exec("PRAGMA fullfsync = ON");
       db.exec("PRAGMA foreign_keys = ON");
+      // Where what a step overwrites is kept until it is done: from 64 KiB on it would go through a file.
+      db.exec("PRAGMA temp_store = MEMORY");
       db.exec("PRAGMA trusted_schema = OFF");
       db.exec("PRAGMA cell_size_check = ON");
       db.exec("PRAGMA wal_autocheckpoint = 0");

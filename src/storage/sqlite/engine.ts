@@ -3,6 +3,7 @@ import { AlterStep } from "./alter.ts";
 import { type ClaimContext, ClaimStep, type Waiter } from "./claims.ts";
 import { ClockWatch } from "./clock-watch.ts";
 import { BUSY_SLICE_MS, type Connection } from "./connection.ts";
+import { DispatchStep } from "./dispatch.ts";
 import { isConnectionFailure, toStorageError } from "./driver.ts";
 import { countBatch, type Gauges, newGauges, noteHeldBack } from "./gauges.ts";
 import { GroupCommit, type Step } from "./group-commit.ts";
@@ -22,11 +23,8 @@ import {
   type ToEngine,
 } from "./protocol.ts";
 import { lockedOut } from "./refusals.ts";
-
 import { Room } from "./room.ts";
-
 import { Shrinking } from "./shrink.ts";
-
 import {
   type CommandStep,
   ExtendStep,
@@ -292,6 +290,8 @@ export class Engine {
       case "put":
         if (command.origin.maxPending !== undefined) return this.#room.stepOf(command, now);
         return new PutStep(command, lockEndsAt, this.#outbox);
+      case "dispatch":
+        return new DispatchStep(command, lockEndsAt, this.#outbox);
       case "settle":
         return new SettleStep(command, lockEndsAt, this.#outbox, (receipt) => this.#leases.delete(receipt));
       case "extend":
@@ -316,7 +316,7 @@ export class Engine {
   #claimSteps(taken: readonly Pending[], locking: boolean): Step[] {
     if (!this.#claims.any) return [];
     if (!locking && this.#connection.pollForeignCommit()) this.#noticeForeignCommit();
-    return this.#claims.steps(new Set(taken.map(({ step }) => step.command.origin.queue)), locking);
+    return this.#claims.steps(new Set(taken.flatMap(({ step }) => step.queues)), locking);
   }
 
   #claimContext(): ClaimContext {

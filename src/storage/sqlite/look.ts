@@ -1,5 +1,5 @@
 import { STATES } from "../../state.ts";
-import type { FailedRecord, FailedRequest, JobKey, JobRecord, ListRequest } from "../storage.ts";
+import type { FailedRecord, FailedRequest, JobKey, JobRecord, ListRequest, QueueCounts } from "../storage.ts";
 import type { Row } from "./driver.ts";
 import type { SideTask } from "./side-context.ts";
 import { REASON, safe } from "./statements.ts";
@@ -24,7 +24,8 @@ export type LookName =
   | "listProcessing"
   | "listAcked"
   | "listFailed"
-  | "deadLetters";
+  | "deadLetters"
+  | "queues";
 
 export const LOOK_SQL: Readonly<Record<LookName, string>> = {
   findById: `SELECT ${JOB} FROM messages NOT INDEXED WHERE id = :id AND queue = :queue AND status BETWEEN 0 AND 3`,
@@ -46,6 +47,9 @@ export const LOOK_SQL: Readonly<Record<LookName, string>> = {
     FROM messages INDEXED BY localqueue_failed WHERE queue = :queue AND status = 3 AND id > :afterId
       AND (:reason IS NULL OR ${REASON} = :reason) AND (:category IS NULL OR failure_category = :category)
     ORDER BY id LIMIT :limit OFFSET :offset`,
+
+  queues: `SELECT queue, ready, processing, acked, failed FROM localqueue_counts
+    WHERE queue >= :prefix AND substr(queue, 1, length(:prefix)) = :prefix AND queue <> ''`,
 };
 
 const LIST_OF = { ready: "listReady", processing: "listProcessing", acked: "listAcked", failed: "listFailed" } as const;
@@ -73,6 +77,17 @@ export const listFailed: SideTask<{ queue: string; which: FailedRequest }, Faile
   const parameters = { queue, limit, offset, afterId, reason, category };
   return context.reader().prepare(LOOK_SQL.deadLetters).all(parameters).map(failedOf);
 };
+
+export const queues: SideTask<{ prefix: string }, QueueCounts[]> = ({ prefix }, context) => {
+  const rows = context.reader().prepare(LOOK_SQL.queues).all({ prefix });
+  // SQLite compares texts by their bytes, in another order.
+  return rows.map(countsOf).sort((a, b) => (a.queue < b.queue ? -1 : 1));
+};
+
+function countsOf(row: Row): QueueCounts {
+  const [queue, ready, processing] = [row["queue"] as string, row["ready"] as number, row["processing"] as number];
+  return { queue, ready, processing, acked: row["acked"] as number, failed: row["failed"] as number };
+}
 
 function jobOf(row: Row): JobRecord {
   return {

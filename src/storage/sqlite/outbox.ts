@@ -1,6 +1,6 @@
 import type { StorageError } from "../../errors.ts";
 import type { Delivery } from "../storage.ts";
-import type { Answer, ErrorOnWire, FromEngine, LeaseNews } from "./protocol.ts";
+import type { Answer, ConflictOnWire, ErrorOnWire, FromEngine, LeaseNews } from "./protocol.ts";
 
 /** Gathers what is to be said to the client, and says it in one message. */
 export class Outbox {
@@ -21,6 +21,10 @@ export class Outbox {
 
   fail(id: number, error: StorageError): void {
     this.#answers.push({ id, error: errorOnWire(error) });
+  }
+
+  conflict(id: number, { jobId, queue }: ConflictOnWire): void {
+    this.#answers.push({ id, conflict: { jobId, queue } });
   }
 
   deliver(id: number, claimed: Delivery[]): void {

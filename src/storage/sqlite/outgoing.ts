@@ -1,3 +1,4 @@
+import type { Envelope } from "../storage.ts";
 import type { Command, NewJob } from "./protocol.ts";
 
 /** A batch ends at so many commands or bytes; what is larger travels alone. */
@@ -9,6 +10,11 @@ const JOB_BYTES = 256;
 /** What a put weighs in a batch. */
 export function weightOf(jobs: readonly NewJob[]): number {
   return jobs.reduce((sum, { payload }) => sum + payload.length + JOB_BYTES, 0);
+}
+
+/** The same for events: each is written once for each of its queues. */
+export function weightOfEvents(events: readonly Envelope[]): number {
+  return events.reduce((sum, { payload, queues }) => sum + (payload.length + JOB_BYTES) * queues.length, 0);
 }
 
 /** Commands on their way to the engine. */

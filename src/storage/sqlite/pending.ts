@@ -34,8 +34,7 @@ export class PendingCommands {
     let bytes = 0;
     let count = 0;
     for (; count < most; count++) {
-      const { command } = (this.#waiting[count] as Pending).step;
-      bytes += command.op === "put" ? command.bytes : 0;
+      bytes += (this.#waiting[count] as Pending).step.bytes;
       if (bytes > BATCH_BYTES && count > 0) break;
     }
     return this.#waiting.splice(0, count);

@@ -6,6 +6,7 @@ import type {
   ConsumerSettings,
   Delivery,
   Enqueued,
+  Envelope,
   FailedFilter,
   Lease,
   PurgeRequest,
@@ -126,6 +127,22 @@ export interface NewJob {
   readonly context?: string | undefined;
 }
 
+export interface DispatchCommand extends CommandBase, NewEvents {
+  readonly op: "dispatch";
+}
+
+export interface NewEvents {
+  readonly events: readonly NewEvent[];
+  /** The payloads' size, for each queue anew. */
+  readonly bytes: number;
+}
+
+/** An envelope on its way to its queues. */
+export interface NewEvent extends Omit<Envelope, "payload"> {
+  /** Text to be stored as UTF-8, or such bytes. */
+  readonly payload: Uint8Array | string;
+}
+
 export interface ClaimCommand extends CommandBase {
   readonly op: "claim";
   readonly limit: number;
@@ -141,6 +158,8 @@ export interface SettleCommand extends CommandBase {
   readonly op: "settle";
   readonly lease: Lease;
   readonly move: Settlement;
+  /** What commits with an ack, taken out of the move. */
+  readonly emit?: NewEvents | undefined;
 }
 
 export interface ExtendCommand extends CommandBase {
@@ -176,6 +195,7 @@ export type SweepRequest =
 
 export type Command =
   | PutCommand
+  | DispatchCommand
   | ClaimCommand
   | SettleCommand
   | ExtendCommand
@@ -214,6 +234,7 @@ export type ToEngine =
 
 export type Answer =
   | { readonly id: number; readonly put: Enqueued[] }
+  | { readonly id: number; readonly dispatched: Enqueued[][] }
   | { readonly id: number; readonly claimed: Delivery[] }
   | { readonly id: number; readonly settled: JobState }
   | { readonly id: number; readonly extended: number }
@@ -221,9 +242,16 @@ export type Answer =
   | { readonly id: number; readonly changed: number }
   | { readonly id: number; readonly stats: QueueStats }
   | { readonly id: number; readonly refused: Refused }
+  | { readonly id: number; readonly conflict: ConflictOnWire }
   | { readonly id: number; readonly error: ErrorOnWire };
 
 export type Refused = "lost" | "aborted" | "closed" | "full" | "oversized" | "missing";
+
+/** Which event could not be added to which queue. */
+export interface ConflictOnWire {
+  readonly jobId: string;
+  readonly queue: string;
+}
 
 /** The form of answer with the field `Form`. */
 export type AnswerOf<Form extends string> = Extract<Answer, { readonly [F in Form]: unknown }>;

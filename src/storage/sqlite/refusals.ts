@@ -1,4 +1,5 @@
 import {
+  DeduplicationConflictError,
   FullError,
   LeaseExpiredError,
   NotFoundError,
@@ -6,7 +7,7 @@ import {
   QueueClosedError,
   StorageError,
 } from "../../errors.ts";
-import type { ErrorOnWire, Refused } from "./protocol.ts";
+import type { ConflictOnWire, ErrorOnWire, Refused } from "./protocol.ts";
 
 /** Why the engine did not do what was asked. */
 export function refusal(refused: Refused, signal: AbortSignal | undefined): unknown {
@@ -26,6 +27,14 @@ export function refusal(refused: Refused, signal: AbortSignal | undefined): unkn
     case "missing":
       return new NotFoundError("The queue has no dead letter with this id. Nothing was changed.");
   }
+}
+
+/** An event that is not what its identity says it is. */
+export function conflictOf({ jobId, queue }: ConflictOnWire): DeduplicationConflictError {
+  return new DeduplicationConflictError(
+    `The event ${jobId} was refused: in ${queue} an event with the same identity and another payload is there already. ` +
+      "Nothing was written.",
+  );
 }
 
 /** For those whose answer died with the engine's thread. */

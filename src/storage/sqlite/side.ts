@@ -5,7 +5,7 @@ import { diagnose } from "./diagnosis.ts";
 import { toStorageError } from "./driver.ts";
 import { checkIntegrity } from "./integrity.ts";
 import { enterSqlite, leaveSqlite, whileWorking } from "./leaving.ts";
-import { find, list, listFailed } from "./look.ts";
+import { find, list, listFailed, queues } from "./look.ts";
 import { moveLog } from "./move-log.ts";
 import { errorOnWire } from "./outbox.ts";
 import type { ErrorOnWire } from "./protocol.ts";
@@ -21,13 +21,14 @@ export interface SideTasks {
   readonly find: typeof find;
   readonly list: typeof list;
   readonly listFailed: typeof listFailed;
+  readonly queues: typeof queues;
   readonly diagnose: typeof diagnose;
   readonly checkIntegrity: typeof checkIntegrity;
   readonly backup: typeof backup;
   readonly vacuum: typeof vacuum;
   readonly moveLog: typeof moveLog;
 }
-const TASKS: SideTasks = { find, list, listFailed, diagnose, checkIntegrity, backup, vacuum, moveLog };
+const TASKS: SideTasks = { find, list, listFailed, queues, diagnose, checkIntegrity, backup, vacuum, moveLog };
 
 export type TaskName = keyof SideTasks;
 export type TaskInput<N extends TaskName> = Parameters<SideTasks[N]>[0];

@@ -10,6 +10,7 @@ import type {
   Delivery,
   Enqueued,
   Entry,
+  Envelope,
   FailedRecord,
   FailedRequest,
   FailedSelection,
@@ -18,6 +19,7 @@ import type {
   Lease,
   ListRequest,
   PurgeRequest,
+  QueueCounts,
   QueueStats,
   Retention,
   Settlement,
@@ -28,13 +30,14 @@ import type {
 } from "../storage.ts";
 import { Client } from "./client.ts";
 import { readGauges } from "./gauges.ts";
-import { weightOf } from "./outgoing.ts";
+import { weightOf, weightOfEvents } from "./outgoing.ts";
 import {
   type AlterCommand,
   type Answer,
   type AnswerOf,
   CLOSING,
   type ClaimCommand,
+  type DispatchCommand,
   type ExtendCommand,
   monotonicMs,
   type NewJob,
@@ -105,6 +108,12 @@ class SqliteStorage implements Storage {
     return this.#request({ command, bytes, patienceMs: lockMs, signal, read: put });
   }
 
+  dispatch(envelopes: readonly Envelope[]): Promise<Enqueued[][]> {
+    const [origin, events, bytes] = [this.#origin, [...envelopes], weightOfEvents(envelopes)];
+    const command: DispatchCommand = { op: "dispatch", id: 0, origin, lockMs: LOCK_MS, bytes, events };
+    return this.#request({ command, bytes, patienceMs: LOCK_MS, read: dispatched });
+  }
+
   claim({ limit, leaseMs, timeoutMs, signal }: ClaimRequest): Promise<Delivery[]> {
     return this.claimFor({ limit, leaseMs, waitMs: timeoutMs ?? Number.POSITIVE_INFINITY }, signal);
   }
@@ -152,11 +161,15 @@ class SqliteStorage implements Storage {
 
   /** As `settle`, for a consumer that keeps account of its deliveries itself. */
   settleHeld(lease: Lease, move: Settlement): Promise<JobState> {
-    return this.#request({ command: this.#settlement(lease, move, LOCK_MS), patienceMs: LOCK_MS, read: settled });
+    const command = this.#settlement(lease, move, LOCK_MS);
+    return this.#request({ command, bytes: command.emit?.bytes ?? 0, patienceMs: LOCK_MS, read: settled });
   }
 
   #settlement({ id, receipt }: Lease, move: Settlement, lockMs: number): SettleCommand {
-    return { op: "settle", id: 0, origin: this.#origin, lockMs, lease: { id, receipt }, move };
+    const settlement = { op: "settle", id: 0, origin: this.#origin, lockMs, lease: { id, receipt } } as const;
+    if (move.event !== "ack" || move.emit === undefined || move.emit.length === 0) return { ...settlement, move };
+    const emit = { events: [...move.emit], bytes: weightOfEvents(move.emit) };
+    return { ...settlement, move: { event: "ack" }, emit };
   }
 
   extend({ id, receipt }: Lease, ms: number): Promise<number> {
@@ -199,6 +212,10 @@ class SqliteStorage implements Storage {
   stats(): Promise<QueueStats> {
     const command: StatsCommand = { op: "stats", id: 0, origin: this.#origin, lockMs: LOCK_MS };
     return this.#request({ command, patienceMs: LOCK_MS, read: stats });
+  }
+
+  queues(prefix: string): Promise<QueueCounts[]> {
+    return this.#look("queues", { prefix });
   }
 
   find(by: JobKey): Promise<JobRecord | undefined> {
@@ -319,6 +336,7 @@ class SqliteStorage implements Storage {
 
 /** What callers get of the answers. */
 const put = (answer: AnswerOf<"put">): Enqueued[] => answer.put;
+const dispatched = (answer: AnswerOf<"dispatched">): Enqueued[][] => answer.dispatched;
 const claimed = (answer: AnswerOf<"claimed">): Delivery[] => answer.claimed;
 const settled = (answer: AnswerOf<"settled">): JobState => answer.settled;
 const extended = (answer: AnswerOf<"extended">): number => answer.extended;

@@ -36,9 +36,18 @@ const OF_CAUSE = `(:reason IS NULL OR ${REASON} = :reason)
       AND (:category IS NULL OR failure_category = :category)`;
 const FAILED_STRETCH = "queue = :queue AND status = 3 AND id > :after AND id <= :last";
 
+/** Not a dead letter when its holder gives it back. */
+const RELEASABLE = `(releases < ${MAX_RELEASES} OR attempts < max_attempts)`;
+
 export type StatementName =
   | "put"
   | "findByJobId"
+  | "putEvent"
+  | "knownById"
+  | "knownByKey"
+  | "addEdges"
+  | "isTracked"
+  | "trackAll"
   | "look"
   | "promote"
   | "expire"
@@ -93,6 +102,28 @@ export const SQL: Readonly<Record<StatementName, string>> = {
       :now, :now) ON CONFLICT DO NOTHING`,
 
   findByJobId: `SELECT id FROM messages INDEXED BY idx_messages_job_id WHERE queue = :queue AND job_id = :jobId`,
+
+  /** One per queue: a single one for all of them would take longer, since SQLite keeps a journal for it. */
+  putEvent: `INSERT INTO messages (queue, payload, status, attempts, max_attempts, available_at, job_id, trace_context,
+      dedup_key, dedup_fingerprint, created_at, updated_at)
+    VALUES (:queue, CAST(:payload AS BLOB), 0, 0, :maxAttempts, :now, :jobId, :context, :key, :fingerprint, :now,
+      :now) ON CONFLICT DO NOTHING`,
+  knownById: `SELECT id, dedup_key, dedup_fingerprint FROM messages INDEXED BY idx_messages_job_id
+    WHERE queue = :queue AND job_id = :jobId`,
+  knownByKey: `SELECT id, dedup_key, dedup_fingerprint FROM messages INDEXED BY idx_messages_dedup_key
+    WHERE queue = :queue AND dedup_key = :key`,
+
+  addEdges: `INSERT INTO event_bus_delivery_edges (parent_message_id, child_message_id)
+    SELECT :parent, value FROM json_each(:children) WHERE true ON CONFLICT DO NOTHING`,
+  isTracked: "SELECT 1 AS yes FROM event_bus_execution_deliveries WHERE message_id = :id LIMIT 1",
+  /** Children that were there already may have descendants. */
+  trackAll: `WITH RECURSIVE descendant (id) AS (
+      SELECT value FROM json_each(:children)
+      UNION SELECT child_message_id FROM descendant JOIN event_bus_delivery_edges ON parent_message_id = descendant.id)
+    INSERT INTO event_bus_execution_deliveries (execution_id, message_id)
+      SELECT execution_id, descendant.id FROM event_bus_execution_deliveries CROSS JOIN descendant
+        WHERE message_id = :parent
+      ON CONFLICT DO NOTHING`,
 
   /** What a claim would find, and when there will be more. */
   look: `SELECT
@@ -151,11 +182,12 @@ export const SQL: Readonly<Record<StatementName, string>> = {
       receipt = NULL, lease_until = NULL, releases = 0, updated_at = :now WHERE ${HELD}`,
 
   release: `UPDATE messages SET
-      status = CASE WHEN releases < ${MAX_RELEASES} OR attempts < max_attempts THEN 0 ELSE 3 END,
-      failure_reason = CASE WHEN releases < ${MAX_RELEASES} OR attempts < max_attempts THEN NULL ELSE 'retries_exhausted' END,
+      status = CASE WHEN ${RELEASABLE} THEN 0 ELSE 3 END,
+      available_at = CASE WHEN ${RELEASABLE} THEN :now + min(:initialMs * (1 << releases), :maxMs) ELSE :now END,
+      failure_reason = CASE WHEN ${RELEASABLE} THEN NULL ELSE :reason END,
       attempts = CASE WHEN releases < ${MAX_RELEASES} THEN attempts - 1 ELSE attempts END,
       releases = min(releases + 1, ${MAX_RELEASES}),
-      available_at = :now, receipt = NULL, lease_until = NULL, updated_at = :now
+      last_error = coalesce(:lastError, last_error), receipt = NULL, lease_until = NULL, updated_at = :now
     WHERE ${HELD} RETURNING status`,
 
   extend: `UPDATE messages SET lease_until = :now + :ms, updated_at = :now WHERE ${HELD}`,

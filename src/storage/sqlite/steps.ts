@@ -2,6 +2,7 @@ import type { StorageError } from "../../errors.ts";
 import type { JobState } from "../../state.ts";
 import type { Delivery, Enqueued } from "../storage.ts";
 import { type ClaimContext, deliver, type Waiter } from "./claims.ts";
+import type { Conflict } from "./fan-out.ts";
 import type { Step } from "./group-commit.ts";
 import type { HeldLease } from "./leases.ts";
 import type { Outbox } from "./outbox.ts";
@@ -29,6 +30,16 @@ export abstract class CommandStep<C extends Command = Command> implements Step {
     return this.command.origin.fsync;
   }
 
+  /** The queues in which there may be more to claim afterwards. */
+  get queues(): readonly string[] {
+    return [this.command.origin.queue];
+  }
+
+  /** What it brings along. */
+  get bytes(): number {
+    return 0;
+  }
+
   abstract execute(transitions: Transitions): void;
   abstract confirmed(transitions: Transitions): boolean | undefined;
   abstract succeed(): void;
@@ -47,7 +58,7 @@ export class PutStep extends CommandStep<PutCommand> {
     super(command, lockEndsAt, outbox, command.entries.length > 1);
   }
 
-  get bytes(): number {
+  override get bytes(): number {
     return this.command.bytes;
   }
 
@@ -73,6 +84,7 @@ export class PutStep extends CommandStep<PutCommand> {
 export class SettleStep extends CommandStep<SettleCommand> {
   readonly #ended: (receipt: string) => void;
   #state: JobState | undefined;
+  #conflict: Conflict | undefined;
   #now = 0;
 
   /** `ended` is told that a delivery is over, or was over already. */
@@ -81,20 +93,51 @@ export class SettleStep extends CommandStep<SettleCommand> {
     this.#ended = ended;
   }
 
+  /** What it emits makes the file grow. */
+  get refusedWhen(): "short" | undefined {
+    return this.command.emit && "short";
+  }
+
+  override get queues(): readonly string[] {
+    const { origin, emit } = this.command;
+    return emit === undefined ? [origin.queue] : [origin.queue, ...emit.events.flatMap(({ queues }) => queues)];
+  }
+
+  override get bytes(): number {
+    return this.command.emit?.bytes ?? 0;
+  }
+
   override execute(transitions: Transitions): void {
-    const { origin, lease, move } = this.command;
+    const { emit } = this.command;
     this.#now = transitions.now();
+    this.#conflict = undefined;
+    if (emit === undefined) this.#settle(transitions);
+    else {
+      this.#conflict = transitions.atomically(() => {
+        this.#settle(transitions);
+        if (this.#state !== undefined) transitions.emit(this.command.lease.id, emit.events, this.#now);
+      });
+    }
+  }
+
+  #settle(transitions: Transitions): void {
+    const { origin, lease, move } = this.command;
     this.#state = transitions.settle(origin.queue, lease, move, this.#now);
   }
 
   override confirmed(transitions: Transitions): boolean | undefined {
-    if (this.#state === undefined) return undefined;
+    if (this.#state === undefined || this.#conflict !== undefined) return undefined;
     if (transitions.isHeld(this.command.lease)) return false;
     return transitions.wasSettled(this.command.lease, this.#now) ? true : undefined;
   }
 
   override succeed(): void {
     const { id, lease } = this.command;
+    if (this.#conflict !== undefined) {
+      // The delivery goes on.
+      this.outbox.conflict(id, this.#conflict);
+      return;
+    }
     this.#ended(lease.receipt);
     this.outbox.answer(this.#state === undefined ? { id, refused: "lost" } : { id, settled: this.#state });
   }

@@ -3,8 +3,9 @@ import { type JobState, STATES } from "../../state.ts";
 import type { Delivery, Enqueued, FailedFilter, Lease, QueueStats, Settlement } from "../storage.ts";
 import type { Connection } from "./connection.ts";
 import type { Row } from "./driver.ts";
+import { Conflict, fanOut, link } from "./fan-out.ts";
 import { Load, loadOf } from "./load.ts";
-import type { NewJob } from "./protocol.ts";
+import type { NewEvent, NewJob } from "./protocol.ts";
 
 /** What a queue holds for a claim, and when (milliseconds since the epoch) there will be more. */
 export interface Outlook {
@@ -26,6 +27,8 @@ interface FailedCriteria extends FailedFilter {
   /** Only those that were last changed before then. */
   readonly before?: number | undefined;
 }
+
+const AT_ONCE = { initialMs: 0, maxMs: 0, lastError: null, exhaustedReason: "retries_exhausted" } as const;
 
 type Counter = Record<JobState, number>;
 
@@ -72,6 +75,17 @@ export class Transitions {
     }
     const row = this.#sql.findByJobId.get({ queue, jobId }) as Row;
     return { id: row["id"] as number, inserted: false };
+  }
+
+  /** Adds events to their queues. Throws a `Conflict`. */
+  dispatch(events: readonly NewEvent[], now: number): Enqueued[][] {
+    const added = (queue: string): void => this.#moved(queue, undefined, "ready", 1);
+    return events.map((event) => fanOut(this.#sql, event, now, added));
+  }
+
+  /** The same for what a handler made of a job. */
+  emit(parent: number, events: readonly NewEvent[], now: number): void {
+    link(this.#sql, parent, this.dispatch(events, now));
   }
 
   knows(queue: string, jobId: string): boolean {
@@ -191,8 +205,11 @@ export class Transitions {
         const { lastError = null, reason, category = null } = move;
         return this.#sql.fail.run({ ...held, lastError, reason, category }).changes === 1 ? "failed" : undefined;
       }
-      case "release":
-        return stateOfOnly(this.#sql.release.all(held));
+      case "release": {
+        const { initialMs, maxMs, lastError, exhaustedReason } = move.backoff ?? AT_ONCE;
+        this.#stirsAt(held.queue, held.now + Math.min(initialMs, maxMs));
+        return stateOfOnly(this.#sql.release.all({ ...held, initialMs, maxMs, lastError, reason: exhaustedReason }));
+      }
     }
   }
 
@@ -295,7 +312,7 @@ export class Transitions {
   }
 
   /** Whether a row that `put` returned is in the file. */
-  wasPut(queue: string, id: number, { payload, jobId }: NewJob, now: number): boolean {
+  wasPut(queue: string, id: number, { payload, jobId }: Pick<NewJob, "payload" | "jobId">, now: number): boolean {
     return this.#sql.wasPut.get({ id, queue, now, jobId, payload }) !== undefined;
   }
 
@@ -317,6 +334,20 @@ export class Transitions {
   /** Where the count of moves stands; `forget` returns to it when a step is undone. */
   get moves(): number {
     return this.#moves.length;
+  }
+
+  /** Does all of the work, or none if it throws; returns the conflict that stopped it. */
+  atomically(work: () => void): Conflict | undefined {
+    const moves = this.#moves.length;
+    try {
+      this.#connection.atomically(work);
+      return undefined;
+    } catch (error) {
+      this.forget(moves);
+      this.startle();
+      if (error instanceof Conflict) return error;
+      throw error;
+    }
   }
 
   forget(moves: number): void {

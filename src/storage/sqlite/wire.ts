@@ -1,6 +1,16 @@
 import type { JobState } from "../../state.ts";
-import type { Delivery, Settlement } from "../storage.ts";
-import type { AlterCommand, Answer, Command, FromEngine, NewJob, Origin, SweepRequest, ToEngine } from "./protocol.ts";
+import type { Delivery, Enqueued, Settlement } from "../storage.ts";
+import type {
+  AlterCommand,
+  Answer,
+  Command,
+  FromEngine,
+  NewEvent,
+  NewJob,
+  Origin,
+  SweepRequest,
+  ToEngine,
+} from "./protocol.ts";
 
 /**
  * How commands and answers cross from thread to thread: as tuples. Objects would carry the names of their fields with
@@ -23,6 +33,15 @@ type PackedJob = readonly [
   context?: string,
 ];
 
+type PackedEvent = readonly [
+  payload: NewEvent["payload"],
+  jobId: string,
+  queues: readonly string[],
+  maxAttempts: number,
+  identity: NewEvent["identity"],
+  context: string | undefined,
+];
+
 type PackedCommand =
   /** One job, as a rule: without arrays of its own. */
   | readonly [...Header<"put">, bytes: number, waitMs: number | undefined, ...PackedJob]
@@ -35,7 +54,16 @@ type PackedCommand =
       consumer: number | undefined,
       slot: number | undefined,
     ]
+  | readonly [...Header<"dispatch">, bytes: number, events: readonly PackedEvent[]]
   | readonly [...Header<"settle">, job: number, receipt: string, move: Settlement]
+  | readonly [
+      ...Header<"emit">,
+      job: number,
+      receipt: string,
+      move: Settlement,
+      bytes: number,
+      events: readonly PackedEvent[],
+    ]
   | readonly [...Header<"extend">, job: number, receipt: string, ms: number]
   | readonly [...Header<"alter">, verb: AlterCommand["verb"], job: number]
   | readonly [...Header<"sweep">, sweep: SweepRequest]
@@ -66,8 +94,16 @@ function packCommand(command: Command, transfer: ArrayBuffer[]): PackedCommand {
       const { limit, leaseMs, waitMs, consumer, slot } = command;
       return ["claim", id, origin, lockMs, limit, leaseMs, waitMs, consumer, slot];
     }
-    case "settle":
-      return ["settle", id, origin, lockMs, command.lease.id, command.lease.receipt, command.move];
+    case "dispatch": {
+      const { bytes, events } = command;
+      return ["dispatch", id, origin, lockMs, bytes, events.map((event) => packEvent(event, transfer))];
+    }
+    case "settle": {
+      const { lease, move, emit } = command;
+      if (emit === undefined) return ["settle", id, origin, lockMs, lease.id, lease.receipt, move];
+      const events = emit.events.map((event) => packEvent(event, transfer));
+      return ["emit", id, origin, lockMs, lease.id, lease.receipt, move, emit.bytes, events];
+    }
     case "extend":
       return ["extend", id, origin, lockMs, command.lease.id, command.lease.receipt, command.ms];
     case "alter":
@@ -80,10 +116,19 @@ function packCommand(command: Command, transfer: ArrayBuffer[]): PackedCommand {
   }
 }
 
-function packJob({ payload, jobId, delayMs, maxAttempts, context }: NewJob, transfer: ArrayBuffer[]): PackedJob {
+function packEvent(event: NewEvent, transfer: ArrayBuffer[]): PackedEvent {
+  const { payload, jobId, queues, maxAttempts, identity, context } = event;
+  return [packPayload(payload, transfer), jobId, queues, maxAttempts, identity, context];
+}
+
+function packPayload(payload: Uint8Array | string, transfer: ArrayBuffer[]): Uint8Array | string {
   const long = typeof payload === "string" && payload.length >= LARGE_BYTES;
   const packed = long ? encoder.encode(payload) : payload;
-  const own = typeof packed === "string" ? packed : packBytes(packed, transfer);
+  return typeof packed === "string" ? packed : packBytes(packed, transfer);
+}
+
+function packJob({ payload, jobId, delayMs, maxAttempts, context }: NewJob, transfer: ArrayBuffer[]): PackedJob {
+  const own = packPayload(payload, transfer);
   return context === undefined ? [own, jobId, delayMs, maxAttempts] : [own, jobId, delayMs, maxAttempts, context];
 }
 
@@ -121,6 +166,15 @@ function unpackCommand(packed: PackedCommand): Command {
       const [op, , , , job, receipt, move] = packed;
       return { origin, op, id, lockMs, lease: { id: job, receipt }, move };
     }
+    case "emit": {
+      const [, , , , job, receipt, move, bytes, events] = packed;
+      const emit = { bytes, events: events.map(unpackEvent) };
+      return { origin, op: "settle", id, lockMs, lease: { id: job, receipt }, move, emit };
+    }
+    case "dispatch": {
+      const [op, , , , bytes, events] = packed;
+      return { origin, op, id, lockMs, bytes, events: events.map(unpackEvent) };
+    }
     case "extend": {
       const [op, , , , job, receipt, ms] = packed;
       return { origin, op, id, lockMs, lease: { id: job, receipt }, ms };
@@ -142,6 +196,10 @@ function unpackJob([payload, jobId, delayMs, maxAttempts, context]: PackedJob): 
   return { payload, jobId, delayMs, maxAttempts, context };
 }
 
+function unpackEvent([payload, jobId, queues, maxAttempts, identity, context]: PackedEvent): NewEvent {
+  return { payload, jobId, queues, maxAttempts, identity, context };
+}
+
 type PackedDelivery = readonly [
   id: number,
   receipt: string,
@@ -155,14 +213,14 @@ type PackedDelivery = readonly [
 
 type PackedAnswer =
   | readonly [form: "settled", id: number, state: JobState]
+  | readonly [form: "dispatched", id: number, ...outcomes: number[][]]
   | readonly [form: "claimed", id: number, ...deliveries: PackedDelivery[]]
-  | Exclude<Answer, { settled: unknown } | { claimed: unknown }>;
+  | Exclude<Answer, { settled: unknown } | { dispatched: unknown } | { claimed: unknown }>;
 
 type Reply = Extract<FromEngine, { kind: "reply" }>;
 type PackedReply = readonly [
   /**
-   * The answers to puts of one job, two numbers each: the command's, and the job's, which is negative if the job was
-   * there already.
+   * The answers to puts of one job, two numbers each: the command's, and the job's as of `packOutcome`.
    */
   puts: readonly number[],
   answers: readonly PackedAnswer[],
@@ -180,7 +238,7 @@ export function packFromEngine(message: FromEngine, transfer: ArrayBuffer[]): Pa
   const others: PackedAnswer[] = [];
   for (const answer of answers) {
     const [job, ...more] = "put" in answer ? answer.put : [];
-    if (job !== undefined && more.length === 0) puts.push(answer.id, job.inserted ? job.id : -job.id);
+    if (job !== undefined && more.length === 0) puts.push(answer.id, packOutcome(job));
     else others.push(packAnswer(answer, transfer));
   }
   return [puts, others, news, batches, watch, moveLog];
@@ -188,8 +246,19 @@ export function packFromEngine(message: FromEngine, transfer: ArrayBuffer[]): Pa
 
 function packAnswer(answer: Answer, transfer: ArrayBuffer[]): PackedAnswer {
   if ("settled" in answer) return ["settled", answer.id, answer.settled];
+  if ("dispatched" in answer)
+    return ["dispatched", answer.id, ...answer.dispatched.map((outcomes) => outcomes.map(packOutcome))];
   if ("claimed" in answer) return ["claimed", answer.id, ...answer.claimed.map((each) => packDelivery(each, transfer))];
   return answer;
+}
+
+/** A job's number, negative if the job was there already. */
+function packOutcome({ id, inserted }: Enqueued): number {
+  return inserted ? id : -id;
+}
+
+function unpackOutcome(job: number): Enqueued {
+  return { id: Math.abs(job), inserted: job > 0 };
 }
 
 function packDelivery(delivery: Delivery, transfer: ArrayBuffer[]): PackedDelivery {
@@ -205,7 +274,7 @@ export function unpackFromEngine(message: PackedFromEngine): FromEngine {
   const answers = others.map(unpackAnswer);
   for (let i = 0; i < puts.length; i += 2) {
     const [id, job] = [puts[i] as number, puts[i + 1] as number];
-    answers.push({ id, put: [{ id: Math.abs(job), inserted: job > 0 }] });
+    answers.push({ id, put: [unpackOutcome(job)] });
   }
   return { kind: "reply", answers, news, batches, watch, moveLog };
 }
@@ -217,6 +286,10 @@ function isReply(message: PackedFromEngine): message is PackedReply {
 function unpackAnswer(packed: PackedAnswer): Answer {
   if ("id" in packed) return packed;
   if (packed[0] === "settled") return { id: packed[1], settled: packed[2] };
+  if (packed[0] === "dispatched") {
+    const [, id, ...outcomes] = packed;
+    return { id, dispatched: outcomes.map((jobs) => jobs.map(unpackOutcome)) };
+  }
   const [, id, ...deliveries] = packed;
   return { id, claimed: deliveries.map(unpackDelivery) };
 }
