@@ -19,11 +19,11 @@ export const ACKED: Ending = { settlement: { event: "ack" }, error: undefined };
 export abstract class DeliveryWork<J extends Assigned> implements Work<J> {
   /** The name of the logical queue. */
   protected readonly queue: string;
-  readonly #policy: FailurePolicy;
+  protected readonly policy: FailurePolicy;
 
   constructor(queue: string, options: Pick<CheckedWorkerOptions, "permanentErrors" | "retry">) {
     this.queue = queue;
-    this.#policy = new FailurePolicy(options, (fault) => this.report(fault));
+    this.policy = new FailurePolicy(options, (fault) => this.report(fault));
   }
 
   abstract open(delivery: Delivery): J | Promise<J>;
@@ -63,9 +63,9 @@ export abstract class DeliveryWork<J extends Assigned> implements Work<J> {
       case "returned":
         return this.returned(job, result.value);
       case "threw":
-        return { settlement: this.#policy.threw(attempt, result.error), error: result.error };
+        return { settlement: this.policy.threw(attempt, result.error), error: result.error };
       case "timed out":
-        return { settlement: this.#policy.timedOut(attempt, result.error), error: result.error };
+        return { settlement: this.policy.timedOut(attempt, result.error), error: result.error };
       case "interrupted":
         return { settlement: { event: "release" }, error: undefined };
       case "lease lost":

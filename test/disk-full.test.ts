@@ -140,11 +140,13 @@ describeSmallDisks("a full disk", () => {
     const { disk, directory, queue, held } = await open("tmpfs");
     const other = new RemoteQueue(directory);
     await other.call("put", "room");
-    await sleep(50); // so that it looks again
+    await sleep(50); // so that it has to look again
     // There is still room for a few puts, but not for much.
     disk.fill(16 * 1024);
     await putUntilFull(queue, 4_000);
     const spare = reserveOf(directory);
+    const large = "x".repeat(100_000);
+    await expect(other.call("put", large)).rejects.toMatchObject({ code: "DISK_FULL" });
     await expect(other.call("put", "none")).rejects.toMatchObject({ code: "DISK_FULL" });
     expect(reserveOf(directory)).toBe(spare);
     await settle(held);
@@ -152,6 +154,18 @@ describeSmallDisks("a full disk", () => {
     await until(() => other.call("put", "again").then(Boolean, () => false), 5_000);
     await putAtLast(queue, 5_000);
     await until(() => reserveOf(directory) > spare);
+  });
+
+  test("is known after one small put to another process, which looks when that is answered", async () => {
+    const { disk, directory, queue, held } = await open("tmpfs");
+    const other = new RemoteQueue(directory);
+    await other.call("put", "room");
+    await sleep(50); // so that it has to look again
+    disk.fill(16 * 1024);
+    await putUntilFull(queue, 4_000);
+    await other.call("put", "a last one").catch(() => {}); // there may be room for it
+    await expect(other.call("put", "none")).rejects.toMatchObject({ code: "DISK_FULL" });
+    await settle(held);
   });
 
   test("does not end a worker's jobs: they are acknowledged, their leases renewed, and nothing is tried in vain", async () => {

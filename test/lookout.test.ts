@@ -15,7 +15,7 @@ function looks(lookout: Lookout): boolean {
 test.runIf(availableParallelism() > 1)(
   "a look-out that is in vain again and again is left out more and more often",
   () => {
-    const lookout = new Lookout();
+    const lookout = new Lookout(0.05);
     const looked = Array.from({ length: 15 }, () => looks(lookout));
     const [yes, no] = [true, false];
     expect(looked).toEqual([yes, yes, no, no, no, no, yes, no, no, no, no, no, no, no, no]);
@@ -26,9 +26,9 @@ test.runIf(availableParallelism() > 1)(
 
 test.runIf(availableParallelism() > 1)("a look-out ends as soon as something comes, and soon if nothing does", () => {
   let looks = 0;
-  expect(new Lookout().sees(() => ++looks === 3)).toBe(true);
+  expect(new Lookout(0.05).sees(() => ++looks === 3)).toBe(true);
   expect(looks).toBe(3);
   const start = performance.now();
-  expect(new Lookout().sees(() => false)).toBe(false);
+  expect(new Lookout(0.05).sees(() => false)).toBe(false);
   expect(performance.now() - start).toBeLessThan(1_000);
 });

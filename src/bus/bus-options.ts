@@ -10,14 +10,14 @@ import {
   optional,
   optionsReader,
   required,
+  whole,
   wrongType,
 } from "../options.ts";
 import { type RetentionOptions, readRetention } from "../queue-options.ts";
 import { type RunOptions, runOptions } from "../worker-options.ts";
-import { whole } from "../options.ts";
 import type { Event } from "./event.ts";
 import type { EventContext } from "./event-context.ts";
-import { type BusTopology, busName, isBusTopology } from "./topology.ts";
+import { type BusTopology, busName, isTopology } from "./topology.ts";
 
 /**
  * Makes what a program's own handlers find in their context, once for each delivery. It is given what they are given;
@@ -25,7 +25,7 @@ import { type BusTopology, busName, isBusTopology } from "./topology.ts";
  */
 export type ContextFactory<Context extends object> = (
   context: EventContext,
-  event: Event<unknown>,
+  event: Event,
 ) => Context | PromiseLike<Context>;
 
 /** What an event bus is like, as seen by one object. */
@@ -63,7 +63,7 @@ export interface BusRunOptions extends RunOptions {
 type Bus = Full<EventBusOptions, "name" | "leaseMs" | "maxRetries" | "requireSubscribers">;
 
 const topology: Check<BusTopology> = (value, name) => {
-  if (!isBusTopology(value)) throw wrongType(name, "a BusTopology", value);
+  if (!isTopology(value)) throw wrongType(name, "a BusTopology", value);
   return value;
 };
 

@@ -7,12 +7,13 @@ import type { WorkerOptions } from "../worker-options.ts";
 import { type BusRunOptions, type EventBusOptions, readBusOptions, readBusRunOptions } from "./bus-options.ts";
 import { Consumption } from "./consumption.ts";
 import { Dispatcher, type DispatchReceipt } from "./dispatcher.ts";
-import { type Event, isEvent } from "./event.ts";
+import { checkEvent, type Event } from "./event.ts";
 import type { EventBusEvents } from "./event-work.ts";
-import { type AnyDefinition, Handlers } from "./handlers.ts";
+import { Handlers } from "./handlers.ts";
+import { busQueueName, queueName } from "./queue-name.ts";
 import { Run } from "./run.ts";
 import { Subscription } from "./subscription.ts";
-import { queueOf } from "./topology.ts";
+import { definitionsOf } from "./topology.ts";
 
 /**
  * Durable publish and subscribe on the file of the queues. Each subscription is a queue of its own: it gets each event
@@ -33,7 +34,7 @@ export class EventBus<Context extends object = object> {
     const { name, topology, leaseMs, maxRetries, fsync, requireSubscribers, retention, createContext } =
       readBusOptions(options);
     this.#name = name;
-    this.#storage = openStorage(location, { queue: queueOf(name), fsync, text: true });
+    this.#storage = openStorage(location, { queue: busQueueName(name), fsync, text: true });
     this.#storages = [this.#storage];
     this.#dispatcher = new Dispatcher({ bus: name, topology, maxRetries, requireSubscribers });
     this.#events = new Emitter({
@@ -43,9 +44,9 @@ export class EventBus<Context extends object = object> {
       "lease:lost": [],
       error: [],
     });
-    const definitions = new Map<string, AnyDefinition>(topology.definitions);
+    const definitions = new Map(definitionsOf(topology));
     for (const subscription of topology.subscriptions) {
-      const queue = queueOf(name, subscription);
+      const queue = queueName(name, subscription);
       const storage = openStorage(location, { queue, fsync, text: true, retention });
       const handlers = new Handlers(subscription, topology, definitions);
       const consumption = new Consumption({
@@ -69,19 +70,16 @@ export class EventBus<Context extends object = object> {
    * subscription that knows the event already, by its id or by its identity, is left as it is. Rejects with
    * `InvalidEventError`, `NoSubscribersError`, `DeduplicationConflictError`, `StorageError`, `QueueClosedError`.
    */
-  async dispatch(event: Event<unknown>): Promise<DispatchReceipt> {
-    const [receipt] = await this.dispatchMany([event]);
+  async dispatch(event: Event): Promise<DispatchReceipt> {
+    const [receipt] = await this.dispatchMany([checkEvent(event, "event")]);
     return receipt as DispatchReceipt;
   }
 
   /** Dispatches all events in one transaction, or none; the receipts are in the order of the events. */
-  async dispatchMany(events: Iterable<Event<unknown>>): Promise<DispatchReceipt[]> {
+  async dispatchMany(events: Iterable<Event>): Promise<DispatchReceipt[]> {
     this.#refuseIfClosed();
-    const list = Array.from(events);
-    list.forEach((event, index) => {
-      if (!isEvent(event)) throw wrongType(list.length === 1 ? "event" : `events[${index}]`, "an event, as an event definition makes it", event);
-    });
-    return this.#dispatcher.dispatch(this.#storage, list);
+    const checked = Array.from(iterable(events), (event, index) => checkEvent(event, `events[${index}]`));
+    return this.#dispatcher.dispatch(this.#storage, checked);
   }
 
   /** A subscription of the topology. Options hold for the subscription in this process, and are to be set before it runs. */
@@ -165,4 +163,9 @@ export class EventBus<Context extends object = object> {
   #refuseIfClosed(): void {
     if (this.#closed !== undefined) throw new QueueClosedError(`Event bus "${this.#name}" is closed`);
   }
+}
+
+function iterable(events: unknown): Iterable<unknown> {
+  if (typeof events === "object" && events !== null && Symbol.iterator in events) return events as Iterable<unknown>;
+  throw wrongType("events", "an array or another iterable of events", events);
 }

@@ -2,9 +2,9 @@ import * as channels from "../channels.ts";
 import { NoSubscribersError } from "../errors.ts";
 import type { Enqueued, Envelope, Storage } from "../storage/storage.ts";
 import { writeEnvelope } from "./envelope.ts";
-import { type Event, ready } from "./event.ts";
-import { identityOf } from "./identity.ts";
-import { type BusTopology, queueOf } from "./topology.ts";
+import { type Event, identityOf, ready } from "./event.ts";
+import { busQueueName, queueName } from "./queue-name.ts";
+import type { BusTopology } from "./topology.ts";
 
 /** What became of a dispatched event: `subscriptions`, `messageIds` and `inserted` go together, place by place. */
 export interface DispatchReceipt {
@@ -28,7 +28,7 @@ export interface DispatcherOptions {
 
 /** An event on its way to the storage; `envelope` is absent if no subscription gets it. */
 export interface Addressed {
-  readonly event: Event<unknown>;
+  readonly event: Event;
   readonly subscriptions: readonly string[];
   readonly envelope: Envelope | undefined;
 }
@@ -44,7 +44,7 @@ export class Dispatcher {
   }
 
   /** Rejects with `InvalidEventError` or `NoSubscribersError`. */
-  async address(event: Event<unknown>): Promise<Addressed> {
+  async address(event: Event): Promise<Addressed> {
     const { topology, maxRetries, requireSubscribers } = this.#options;
     const validation = ready(event);
     if (validation !== undefined) await validation;
@@ -63,14 +63,14 @@ export class Dispatcher {
 
   /** Tells those who trace that an event is emitted; `undefined`: nobody listens. */
   announce({ jobId }: Envelope): channels.ObservedPut | undefined {
-    return channels.putBegins(queueOf(this.#options.bus), jobId, 0);
+    return channels.putBegins(busQueueName(this.#options.bus), jobId, 0);
   }
 
   /** All in one transaction, or none. */
-  async dispatch(storage: Storage, events: readonly Event<unknown>[]): Promise<DispatchReceipt[]> {
+  async dispatch(storage: Storage, events: readonly Event[]): Promise<DispatchReceipt[]> {
     const addressed = await Promise.all(events.map((event) => this.address(event)));
     const envelopes = addressed.flatMap(({ envelope = [] }) => envelope);
-    const stored = envelopes.length === 0 ? [] : await channels.dispatch(storage, queueOf(this.#options.bus), envelopes);
+    const stored = envelopes.length === 0 ? [] : await channels.dispatch(storage, busQueueName(this.#options.bus), envelopes);
     let next = 0;
     return addressed.map(({ event, subscriptions, envelope }) =>
       receipt(event, subscriptions, envelope === undefined ? [] : (stored[next++] ?? [])),
@@ -80,14 +80,14 @@ export class Dispatcher {
   #queuesOf(subscriptions: readonly string[]): readonly string[] {
     let queues = this.#queues.get(subscriptions);
     if (queues === undefined) {
-      queues = subscriptions.map((subscription) => queueOf(this.#options.bus, subscription));
+      queues = subscriptions.map((subscription) => queueName(this.#options.bus, subscription));
       this.#queues.set(subscriptions, queues);
     }
     return queues;
   }
 }
 
-function receipt(event: Event<unknown>, subscriptions: readonly string[], rows: readonly Enqueued[]): DispatchReceipt {
+function receipt(event: Event, subscriptions: readonly string[], rows: readonly Enqueued[]): DispatchReceipt {
   return Object.freeze({
     eventId: event.id,
     eventType: event.type,

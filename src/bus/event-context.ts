@@ -1,7 +1,7 @@
 import type { HandlerContext } from "../handler-run.ts";
 import { wrongType } from "../options.ts";
 import type { Delivery } from "../storage/storage.ts";
-import { type Event, isEvent } from "./event.ts";
+import { checkEvent, type Event } from "./event.ts";
 
 /** What a handler may look at, and do, besides its event. */
 export interface EventContext extends HandlerContext {
@@ -15,7 +15,7 @@ export interface EventContext extends HandlerContext {
    * Dispatches an event together with the acknowledgement of this one: both are committed, or neither is. It becomes a
    * child of this event, unless it has a parent already. Throws once the handler has settled.
    */
-  emit(event: Event<unknown>): void;
+  emit(event: Event): void;
 }
 
 /** The context of one delivery. */
@@ -24,10 +24,10 @@ export class DeliveryContext implements EventContext {
   readonly attempt: number;
   readonly subscription: string;
   readonly #run: HandlerContext;
-  readonly #emitted: Event<unknown>[] = [];
+  readonly #emitted: Event[] = [];
   #isOver = false;
 
-  constructor(run: HandlerContext, subscription: string, event: Event<unknown>, { attempt }: Delivery) {
+  constructor(run: HandlerContext, subscription: string, event: Event, { attempt }: Delivery) {
     this.#run = run;
     this.subscription = subscription;
     this.eventId = event.id;
@@ -40,16 +40,15 @@ export class DeliveryContext implements EventContext {
     return this.#run.signal;
   }
 
-  emit(event: Event<unknown>): void {
+  emit(event: Event): void {
     if (this.#isOver) {
       throw new Error("The handler has settled, so nothing can be emitted with its acknowledgement: use bus.dispatch()");
     }
-    if (!isEvent(event)) throw wrongType("event", "an event, as an event definition makes it", event);
-    this.#emitted.push(event);
+    this.#emitted.push(checkEvent(event, "event"));
   }
 
   /** What was emitted; nothing can be added any more. */
-  end(): readonly Event<unknown>[] {
+  end(): readonly Event[] {
     this.#isOver = true;
     return this.#emitted;
   }

@@ -21,30 +21,30 @@ import type { AnyHandler, Handlers } from "./handlers.ts";
 /** What a bus tells those who listen. */
 export interface EventBusEvents {
   /** The event is done in this subscription. */
-  "event:acked": { readonly event: Event<unknown>; readonly subscription: string };
+  "event:acked": { readonly event: Event; readonly subscription: string };
   /** The event will be delivered again, `delayMs` from now. */
   "event:retried": {
-    readonly event: Event<unknown>;
+    readonly event: Event;
     readonly subscription: string;
     readonly error: unknown;
     readonly delayMs: number;
   };
   /** The delivery became a dead letter. */
   "event:failed": {
-    readonly event: Event<unknown>;
+    readonly event: Event;
     readonly subscription: string;
     readonly error: unknown;
     readonly reason: FailureReason;
   };
   /** The lease ended before the delivery could be settled: the handler's result, and what it emitted, is dropped. */
-  "lease:lost": { readonly event: Event<unknown>; readonly subscription: string };
+  "lease:lost": { readonly event: Event; readonly subscription: string };
   /** A fault of the storage that is being waited out, a delivery that cannot be read, or that nobody here handles, … */
   error: { readonly error: unknown; readonly subscription: string };
 }
 
 /** An event that was delivered, and who handles it. */
 export interface Received extends Assigned {
-  readonly event: Event<unknown>;
+  readonly event: Event;
   readonly handler: AnyHandler;
   context: DeliveryContext | undefined;
   /** Runs a function where the handler ran, for those who trace it. Set if somebody listened. */
@@ -83,21 +83,25 @@ export class EventWork extends DeliveryWork<Received> {
     const definition = handlers.definitionOf(envelope.type);
     const handler = handlers.of(envelope.type);
     if (handler === undefined) throw new Unhandled(envelope.type, subscription, definition !== undefined);
-    const receive = (event: Event<unknown>): Received => {
+    const receive = (event: Event): Received => {
       return { delivery, event, handler, context: undefined, inside: undefined, announced: [], observed: undefined };
     };
     const event = restore(envelope, definition);
     return event instanceof Promise ? event.then(receive) : receive(event);
   }
 
-  override unreadable({ id }: Delivery, error: unknown): Settlement {
+  override unreadable({ id, attempt }: Delivery, error: unknown): Settlement {
     const lastError = describeThrown(error);
     if (error instanceof Unhandled) {
       this.report(error);
       const exhaustedReason = error.isKnown ? "no_handler" : "unknown_event_type";
       return { event: "release", backoff: { ...LEAVE_TO_OTHERS, lastError, exhaustedReason } };
     }
-    const reason = error instanceof EnvelopeError ? error.reason : "invalid_payload";
+    if (!(error instanceof EnvelopeError)) {
+      this.report(error);
+      return this.policy.threw(attempt, error);
+    }
+    const { reason } = error;
     const what = `Delivery ${id} of subscription "${this.#options.subscription}" cannot be read: it becomes a dead letter`;
     this.report(new InvalidEventError(`${what} (${reason}). ${lastError}`));
     this.#warnIfUnheard(id, reason);
@@ -133,7 +137,7 @@ export class EventWork extends DeliveryWork<Received> {
     return super.conclude(received, result);
   }
 
-  async #emissions(received: Received, events: readonly Event<unknown>[]): Promise<Envelope[]> {
+  async #emissions(received: Received, events: readonly Event[]): Promise<Envelope[]> {
     const envelopes: Envelope[] = [];
     for (const event of events) {
       const { envelope } = await this.#options.dispatcher.address(emitted(event, received.event));
@@ -207,7 +211,7 @@ function failed(error: unknown, category: string | undefined): Ending {
 }
 
 /** The events that a handler returned; `undefined` = it returned something else. */
-function eventsIn(value: unknown): readonly Event<unknown>[] | undefined {
+function eventsIn(value: unknown): readonly Event[] | undefined {
   if (value === undefined || value === null) return [];
   if (isEvent(value)) return [value];
   return Array.isArray(value) && value.every(isEvent) ? value : undefined;

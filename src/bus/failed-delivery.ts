@@ -11,7 +11,7 @@ export type FailedDelivery = FailedDetails & {
   readonly subscription: string;
   /** As it is in the envelope, if that can be read. */
   readonly eventType?: string | undefined;
-} & ({ readonly decoded: true; readonly event: Event<unknown> } | { readonly decoded: false; readonly decodeError: string });
+} & ({ readonly decoded: true; readonly event: Event } | { readonly decoded: false; readonly decodeError: string });
 
 /** Never rejects: one that cannot be read is shown as it is. */
 export async function failedDelivery(

@@ -1,10 +1,10 @@
-import type { EventDefinition } from "./definition.ts";
+import type { AnyEventDefinition } from "./definition.ts";
 import type { Event } from "./event.ts";
 import type { EventContext } from "./event-context.ts";
 import type { BusTopology } from "./topology.ts";
 
 /** What a handler may return: events are dispatched together with the acknowledgement. */
-export type HandlerResult = void | undefined | null | Event<unknown> | readonly Event<unknown>[];
+export type HandlerResult = void | undefined | null | Event | readonly Event[];
 
 /** Handles an event. Returning acknowledges it; throwing has it delivered again, or makes it a dead letter. */
 export type EventHandler<Data, Context extends object = object> = (
@@ -12,20 +12,17 @@ export type EventHandler<Data, Context extends object = object> = (
   context: EventContext & Context,
 ) => HandlerResult | PromiseLike<HandlerResult>;
 
-export type AnyHandler = (event: Event<unknown>, context: EventContext) => unknown;
-
-/** A definition, whatever its data. */
-export type AnyDefinition = EventDefinition<never, unknown>;
+export type AnyHandler = (event: Event, context: EventContext) => unknown;
 
 /** The handlers of one subscription in this process: at most one for each type, and one for all others (`"*"`). */
 export class Handlers {
   readonly #subscription: string;
   readonly #topology: BusTopology;
   readonly #byPattern = new Map<string, AnyHandler>();
-  readonly #definitions: Map<string, AnyDefinition>;
+  readonly #definitions: Map<string, AnyEventDefinition>;
 
   /** `definitions` are those of the whole bus, by type. */
-  constructor(subscription: string, topology: BusTopology, definitions: Map<string, AnyDefinition>) {
+  constructor(subscription: string, topology: BusTopology, definitions: Map<string, AnyEventDefinition>) {
     this.#subscription = subscription;
     this.#topology = topology;
     this.#definitions = definitions;
@@ -36,7 +33,7 @@ export class Handlers {
   }
 
   /** Throws if the pattern is taken, or if the topology does not route such events here. */
-  add(pattern: AnyDefinition | string, handler: AnyHandler): void {
+  add(pattern: AnyEventDefinition | string, handler: AnyHandler): void {
     const type = typeof pattern === "string" ? pattern : pattern.type;
     const where = `subscription "${this.#subscription}"`;
     if (this.#byPattern.has(type)) throw new Error(`There is a handler for "${type}" in ${where} already`);
@@ -57,13 +54,17 @@ export class Handlers {
     return this.#byPattern.get(type) ?? this.#byPattern.get("*");
   }
 
-  definitionOf(type: string): AnyDefinition | undefined {
+  definitionOf(type: string): AnyEventDefinition | undefined {
     return this.#definitions.get(type);
   }
 
   /** Throws if there is none for one of the types that the topology routes here. */
   assertComplete(): void {
-    const lacking = this.#topology.typesFor(this.#subscription).filter((type) => this.of(type) === undefined);
+    const { routes } = this.#topology;
+    const own = routes[this.#subscription] ?? [];
+    // Which types there are besides those that it names, a topology cannot tell.
+    const types = own.includes("*") ? Object.values(routes).flat() : own;
+    const lacking = [...new Set(types)].filter((type) => type !== "*" && this.of(type) === undefined);
     if (lacking.length === 0) return;
     const names = lacking.map((type) => `"${type}"`).join(", ");
     throw new Error(

@@ -5,7 +5,7 @@ import { type FailedFilter, type PurgeOptions, readFailedSelection, readPurgeOpt
 import { jsonSerializer } from "../serializer.ts";
 import type { QueueStats, Storage } from "../storage/storage.ts";
 import type { Consumption } from "./consumption.ts";
-import { type EventDefinition, isEventDefinition } from "./definition.ts";
+import { type AnyEventDefinition, type EventDefinition, isDefinition } from "./definition.ts";
 import { type FailedDelivery, failedDelivery } from "./failed-delivery.ts";
 import type { AnyHandler, EventHandler } from "./handlers.ts";
 
@@ -35,9 +35,9 @@ export class Subscription<Context extends object = object> {
    */
   handler<Data>(pattern: EventDefinition<never, Data>, handler: EventHandler<Data, Context>): this;
   handler(pattern: string, handler: EventHandler<unknown, Context>): this;
-  handler(pattern: EventDefinition<never, unknown> | string, handler: EventHandler<never, Context>): this {
+  handler(pattern: AnyEventDefinition | string, handler: EventHandler<never, Context>): this {
     const { consumption } = this.#internals;
-    if (typeof pattern !== "string" && !isEventDefinition(pattern)) {
+    if (typeof pattern !== "string" && !isDefinition(pattern)) {
       throw wrongType("pattern", 'an event definition, the name of a type, or "*"', pattern);
     }
     const checked = functionOf<AnyHandler>()(handler, "handler");

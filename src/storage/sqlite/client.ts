@@ -4,7 +4,7 @@ import { Slots } from "../../slots.ts";
 import { clearTimeout, monotonicNow, queueMicrotask, setImmediate, setTimeout } from "../../timers.ts";
 import { warnOnce } from "../../warning.ts";
 import { DirectoryWatch } from "./changes.ts";
-import { EngineThread, showAlive, wake } from "./engine-thread.ts";
+import { EngineThread, rouse, showAlive, wake } from "./engine-thread.ts";
 import { type Gauges, newGauges } from "./gauges.ts";
 import { OutgoingBatch } from "./outgoing.ts";
 import {
@@ -101,6 +101,7 @@ export class Client {
       const cost = bytes + COMMAND_BYTES;
       if (cost > BUFFERED_BYTES) throw tooLarge(bytes, BUFFERED_BYTES);
       if (this.#buffered + cost > BUFFERED_BYTES) throw flooded(this.#directory, BUFFERED_BYTES);
+      if (this.#requests.size === 0 && this.#ready) rouse(this.#signals);
       const batch = this.#batchFor(bytes);
       const askedAt = monotonicNow();
       const id = this.#requests.add({

@@ -207,11 +207,15 @@ export class Connection {
     return seen;
   }
 
-  /** The same, after looking; also whether the files are still ours. */
+  /** The same, after looking. */
   pollForeignCommit(): boolean {
-    this.log.seen(this.#identity.check());
     this.#lookForForeignCommit();
     return this.takeForeignCommit();
+  }
+
+  /** Throws if the files are no longer ours. Each commit looks by itself. */
+  checkFiles(): void {
+    this.log.seen(this.#identity.check());
   }
 
   #lookForForeignCommit(): void {

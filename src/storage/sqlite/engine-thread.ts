@@ -1,3 +1,4 @@
+import { availableParallelism } from "node:os";
 import type { Gauges } from "./gauges.ts";
 import { awaitOutside } from "./leaving.ts";
 import { cellTime, END, type FromEngine, monotonicMs, readClock, SIGNAL, type ToEngine } from "./protocol.ts";
@@ -46,6 +47,15 @@ export class EngineThread {
     this.post({ kind: "shutdown" });
     await this.#thread.ending();
   }
+}
+
+const ALONE: boolean = availableParallelism() === 1;
+
+/** A message is about to come: a sleeping thread can wake up, on another processor, while that is being written. */
+export function rouse(signals: Int32Array): void {
+  if (ALONE) return;
+  Atomics.store(signals, SIGNAL.coming, 1);
+  wake(signals);
 }
 
 /** Lets the engine look around. */

@@ -208,6 +208,7 @@ export class Engine {
       if (now >= this.#pauseUntil || this.#leases.nextAt <= now) this.#runBatch(now, silentMs, stalled);
       // Before the rest, which the client need not wait for.
       this.#outbox.flush();
+      this.#connection.space.tend(this.#monotonic());
       this.#answerStats();
       this.#claims.endWaits(this.#monotonic(), stalled);
       this.#room.endWaits(this.#monotonic());
@@ -308,6 +309,7 @@ export class Engine {
     if (!this.#room.hasWaiters) return [];
     if (!locking && this.#connection.pollForeignCommit()) this.#noticeForeignCommit();
     const steps = this.#room.steps(taken);
+    if (!locking && steps.length === 0) this.#connection.checkFiles();
     for (const { command } of steps) this.#claims.check(command.origin.queue);
     return steps;
   }
@@ -316,7 +318,9 @@ export class Engine {
   #claimSteps(taken: readonly Pending[], locking: boolean): Step[] {
     if (!this.#claims.any) return [];
     if (!locking && this.#connection.pollForeignCommit()) this.#noticeForeignCommit();
-    return this.#claims.steps(new Set(taken.flatMap(({ step }) => step.queues)), locking);
+    const steps = this.#claims.steps(new Set(taken.flatMap(({ step }) => step.queues)), locking);
+    if (!locking && steps.length === 0) this.#connection.checkFiles();
+    return steps;
   }
 
   #claimContext(): ClaimContext {
@@ -365,7 +369,8 @@ export class Engine {
 
   #answerStats(): void {
     if (!this.#stats.any) return;
-    // Also whether the files are still ours: whoever reads beside the engine asks this first.
+    // Whoever reads beside the engine asks this first, and relies on it.
+    this.#connection.checkFiles();
     if (this.#connection.pollForeignCommit()) this.#noticeForeignCommit();
     this.#stats.answer();
   }

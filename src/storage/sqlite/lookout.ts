@@ -1,7 +1,6 @@
 import { availableParallelism } from "node:os";
 import { monotonicNow } from "../../timers.ts";
 
-const LOOKOUT_MS = 0.05;
 const LONGEST_REST = 64;
 
 /**
@@ -10,9 +9,15 @@ const LONGEST_REST = 64;
  * comes or because the caller needs this very processor, it is left out, more and more often.
  */
 export class Lookout {
+  readonly #ms: number;
   #failures = 0;
   /** How many chances to let pass. */
   #rest = availableParallelism() > 1 ? 0 : Number.POSITIVE_INFINITY;
+
+  /** Looks out for so long. */
+  constructor(ms: number) {
+    this.#ms = ms;
+  }
 
   /** Whether what `came` tells of came before the look-out was over, or left out. */
   sees(came: () => boolean): boolean {
@@ -20,7 +25,7 @@ export class Lookout {
       this.#rest--;
       return false;
     }
-    const end = monotonicNow() + LOOKOUT_MS;
+    const end = monotonicNow() + this.#ms;
     let seen = came();
     while (!seen && monotonicNow() < end) seen = came();
     this.#failures = seen ? 0 : this.#failures + 1;

@@ -34,8 +34,10 @@ export const SIGNAL = {
   end: 4,
   /** 1 while the engine may be inside SQLite. */
   working: 5,
+  /** Set when a message is about to come: the engine may wake up meanwhile. */
+  coming: 6,
 } as const;
-export const SIGNALS = 6;
+export const SIGNALS = 7;
 
 /** `closing`: as soon as nothing is left to do, and no longer waiting to open. `exiting`: at once, for good. */
 export const END = { no: 0, closing: 1, exiting: 2 } as const;

@@ -24,6 +24,8 @@ const BATCH_BYTES = 2 * MIB;
 const CALLERS_IN_SHORTAGE = 4;
 
 const LOOK_MS = 20;
+/** Puts of less go on while nobody has looked: a look takes as long as a small one. */
+const SMALL_BYTES = 64 * 1024;
 const GROW_RETRY_MS = 1000;
 const FIRST_PAUSE_MS = 250;
 const LONGEST_PAUSE_MS = 30_000;
@@ -64,6 +66,8 @@ export class Space {
   /** Nor is there room inside the file. */
   #packed = false;
   #lookAt = 0;
+  /** A small batch went on without a look. */
+  #looksLater = false;
   #growAt = 0;
   #checkAt = 0;
   #now = 0;
@@ -84,7 +88,10 @@ export class Space {
   admit<S extends Refusable>(steps: readonly S[], now: number): readonly S[] {
     this.#now = now;
     if (this.short) this.#tryToLeave(now);
-    else if (now >= this.#lookAt && steps.some(({ refusedWhen }) => refusedWhen === "short")) this.#look(now);
+    else if (now >= this.#lookAt && steps.some(({ refusedWhen }) => refusedWhen === "short")) {
+      this.#looksLater = steps.reduce((sum, { bytes = 0 }) => sum + bytes, 0) < SMALL_BYTES;
+      if (!this.#looksLater) this.#look(now);
+    }
     const large = steps.filter(({ bytes = 0 }) => bytes > LARGE_BYTES);
     if (large.length === 0) return this.refuse(steps);
     const free = this.#reserve.free();
@@ -147,6 +154,12 @@ export class Space {
     const relapsed = this.#now - this.#leftAt < RELAPSE_MS;
     this.#pauseMs = relapsed ? Math.min(this.#pauseMs * 2, LONGEST_PAUSE_MS) : FIRST_PAUSE_MS;
     this.#checkAt = this.#now + this.#pauseMs;
+  }
+
+  /** To be called when callers have their answers. */
+  tend(now: number): void {
+    if (this.#looksLater && !this.short) this.#look(now);
+    this.#looksLater = false;
   }
 
   /** Another process may have drawn on the reserve. */

@@ -29,6 +29,10 @@ export interface EngineThreadData extends ThreadData {
 }
 
 const LONGEST_WAIT_MS = 0x7fff_ffff;
+/** How long to look out for the next call after one. */
+const LOOKOUT_MS = 0.05;
+/** For a message that is about to come: longer than it takes to write one. */
+const ROUSED_MS = 0.25;
 
 function run({ directory, port, signals, clock, gauges }: EngineThreadData): void {
   setClockBy(clock);
@@ -68,7 +72,8 @@ function warningsOf(driver: Driver, { doubt }: Connection): WarningOnWire[] {
 }
 
 function pump(engine: Engine, port: MessagePort, signals: Int32Array, gauges: Gauges): void {
-  const lookout = new Lookout();
+  const lookout = new Lookout(LOOKOUT_MS);
+  const roused = new Lookout(ROUSED_MS);
   for (;;) {
     let busy = false;
     // Read before looking for messages: one that comes in between makes the wait return at once.
@@ -79,9 +84,12 @@ function pump(engine: Engine, port: MessagePort, signals: Int32Array, gauges: Ga
       engine.receive(message);
       busy = true;
     }
+    const isAwaited = (): boolean => Atomics.load(signals, SIGNAL.wake) !== seen;
+    const isComing = Atomics.exchange(signals, SIGNAL.coming, 0) === 1;
+    if (isComing && !busy && roused.sees(isAwaited)) continue;
     const ms = whileWorking(signals, () => engine.step());
     if (ms === undefined) return;
-    if (ms === 0 || (busy && lookout.sees(() => Atomics.load(signals, SIGNAL.wake) !== seen))) continue;
+    if (ms === 0 || (busy && lookout.sees(isAwaited))) continue;
     countWakeUp(gauges, Atomics.wait(signals, SIGNAL.wake, seen, Math.min(ms, LONGEST_WAIT_MS)));
   }
 }
