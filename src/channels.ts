@@ -148,13 +148,23 @@ export function putEnded({ message, startedAt }: ObservedPut, enqueued: Enqueued
 
 export function put(storage: Storage, queue: string, entries: readonly Entry[], wait: Wait): Promise<Enqueued[]> {
   if (!puts.hasSubscribers && !putEnds.hasSubscribers) return storage.put(entries, wait);
-  return tell(queue, entries, (linked) => storage.put(linked, wait), (enqueued) => enqueued);
+  return tell(
+    queue,
+    entries,
+    (linked) => storage.put(linked, wait),
+    (enqueued) => enqueued,
+  );
 }
 
 /** An event is told as one put, into the queue of the bus; its id is that of the first delivery. */
 export function dispatch(storage: Storage, queue: string, envelopes: readonly Envelope[]): Promise<Enqueued[][]> {
   if (!puts.hasSubscribers && !putEnds.hasSubscribers) return storage.dispatch(envelopes);
-  return tell(queue, envelopes, (linked) => storage.dispatch(linked), ([first]) => first);
+  return tell(
+    queue,
+    envelopes,
+    (linked) => storage.dispatch(linked),
+    ([first]) => first,
+  );
 }
 
 interface Item {
@@ -259,9 +269,16 @@ export function settled(queue: string, delivery: Settled, settlement: Settlement
 
 /** Why a settlement after which the job has failed made it a dead letter. */
 export function reasonOf(settlement: Settlement): FailureReason {
-  if (settlement.event === "fail") return settlement.reason;
-  const { exhaustedReason = "retries_exhausted" } = settlement.event === "release" ? (settlement.backoff ?? {}) : settlement;
-  return exhaustedReason;
+  switch (settlement.event) {
+    case "fail":
+      return settlement.reason;
+    case "nack":
+      return settlement.exhaustedReason;
+    case "release":
+      return settlement.backoff?.exhaustedReason ?? "retries_exhausted";
+    case "ack":
+      throw new TypeError("Nothing fails by an ack");
+  }
 }
 
 export function leaseLost(queue: string, { id, jobId, attempt }: Settled): void {

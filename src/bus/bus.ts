@@ -24,7 +24,10 @@ export class EventBus<Context extends object = object> {
   readonly #storage: Storage;
   readonly #storages: Storage[];
   readonly #dispatcher: Dispatcher;
-  readonly #subscriptions = new Map<string, { readonly consumption: Consumption; readonly facade: Subscription<Context> }>();
+  readonly #subscriptions = new Map<
+    string,
+    { readonly consumption: Consumption; readonly facade: Subscription<Context> }
+  >();
   readonly #events: Emitter<EventBusEvents>;
   readonly #runs = new Set<Run>();
   #closed: Promise<void> | undefined;
@@ -97,23 +100,25 @@ export class EventBus<Context extends object = object> {
    */
   async run(options?: BusRunOptions): Promise<void> {
     const handled = Array.from(this.#subscriptions.values(), ({ consumption }) => consumption);
-    await this.#run(handled.filter(({ handlers }) => handlers.any), options);
+    await this.#run(
+      handled.filter(({ handlers }) => handlers.any),
+      options,
+    );
   }
 
   /** As `run`, for one subscription, which must have a handler. */
   async runSubscription(name: string, options?: BusRunOptions): Promise<void> {
     const { consumption } = this.#find(name);
     if (!consumption.handlers.any) {
-      throw new Error(`Subscription "${name}" has no handler here: add one with bus.subscription("${name}").handler(…)`);
+      throw new Error(
+        `Subscription "${name}" has no handler here: add one with bus.subscription("${name}").handler(…)`,
+      );
     }
     await this.#run([consumption], options);
   }
 
   /** Calls `listener` at each `event`; the function that is returned ends that. What a listener throws harms nobody. */
-  on<Name extends keyof EventBusEvents>(
-    event: Name,
-    listener: (payload: EventBusEvents[Name]) => unknown,
-  ): () => void {
+  on<Name extends keyof EventBusEvents>(event: Name, listener: (payload: EventBusEvents[Name]) => unknown): () => void {
     return this.#events.on(event, listener);
   }
 

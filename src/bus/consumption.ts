@@ -55,7 +55,9 @@ export class Consumption {
     for (const [name, value] of Object.entries(options)) {
       const set = this.#given[name as keyof WorkerOptions];
       if (value !== undefined && set !== undefined && !isDeepStrictEqual(set, value)) {
-        throw new Error(`The option \`${name}\` of subscription "${this.subscription}" is set to another value already`);
+        throw new Error(
+          `The option \`${name}\` of subscription "${this.subscription}" is set to another value already`,
+        );
       }
     }
     this.#given = { ...this.#given, ...options };

@@ -70,7 +70,8 @@ export class Dispatcher {
   async dispatch(storage: Storage, events: readonly Event[]): Promise<DispatchReceipt[]> {
     const addressed = await Promise.all(events.map((event) => this.address(event)));
     const envelopes = addressed.flatMap(({ envelope = [] }) => envelope);
-    const stored = envelopes.length === 0 ? [] : await channels.dispatch(storage, busQueueName(this.#options.bus), envelopes);
+    const stored =
+      envelopes.length === 0 ? [] : await channels.dispatch(storage, busQueueName(this.#options.bus), envelopes);
     let next = 0;
     return addressed.map(({ event, subscriptions, envelope }) =>
       receipt(event, subscriptions, envelope === undefined ? [] : (stored[next++] ?? [])),

@@ -42,7 +42,9 @@ export class DeliveryContext implements EventContext {
 
   emit(event: Event): void {
     if (this.#isOver) {
-      throw new Error("The handler has settled, so nothing can be emitted with its acknowledgement: use bus.dispatch()");
+      throw new Error(
+        "The handler has settled, so nothing can be emitted with its acknowledgement: use bus.dispatch()",
+      );
     }
     this.#emitted.push(checkEvent(event, "event"));
   }
@@ -56,11 +58,16 @@ export class DeliveryContext implements EventContext {
   /** Adds what the program's own factory made: its own properties. */
   extend(made: unknown): this {
     const prototype: unknown = typeof made === "object" && made !== null ? Object.getPrototypeOf(made) : undefined;
-    if (made === null || typeof made !== "object" || (prototype !== null && Object.getPrototypeOf(prototype) !== null)) {
+    if (
+      made === null ||
+      typeof made !== "object" ||
+      (prototype !== null && Object.getPrototypeOf(prototype) !== null)
+    ) {
       throw wrongType("what `createContext` returned", "a plain object", made);
     }
     for (const name of Object.keys(made)) {
-      if (name in this) throw new TypeError(`\`createContext\` must not return a property \`${name}\`: every context has one`);
+      if (name in this)
+        throw new TypeError(`\`createContext\` must not return a property \`${name}\`: every context has one`);
     }
     return Object.assign(this, made);
   }

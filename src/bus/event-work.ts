@@ -50,7 +50,7 @@ export interface Received extends Assigned {
   /** Runs a function where the handler ran, for those who trace it. Set if somebody listened. */
   inside: ReturnType<typeof AsyncLocalStorage.snapshot> | undefined;
   /** What was told of the events that the handler emitted. */
-  announced: readonly channels.ObservedPut[];
+  readonly announced: channels.ObservedPut[];
 }
 
 export interface EventWorkOptions {

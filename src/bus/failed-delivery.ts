@@ -25,7 +25,8 @@ export async function failedDelivery(
     const envelope = readEnvelope(record.payload);
     eventType = envelope.type;
     const definition = handlers.definitionOf(eventType);
-    if (definition === undefined && handlers.of(eventType) === undefined) throw new Error(`unknown event type "${eventType}"`);
+    if (definition === undefined && handlers.of(eventType) === undefined)
+      throw new Error(`unknown event type "${eventType}"`);
     return { ...details, eventType, decoded: true, event: await restore(envelope, definition) };
   } catch (error) {
     return { ...details, eventType, decoded: false, decodeError: describeThrown(error) };

@@ -4,6 +4,7 @@ import type { EventContext } from "./event-context.ts";
 import type { BusTopology } from "./topology.ts";
 
 /** What a handler may return: events are dispatched together with the acknowledgement. */
+// biome-ignore lint/suspicious/noConfusingVoidType: a function that is declared to return nothing is a handler
 export type HandlerResult = void | undefined | null | Event | readonly Event[];
 
 /** Handles an event. Returning acknowledges it; throwing has it delivered again, or makes it a dead letter. */
@@ -43,7 +44,9 @@ export class Handlers {
     if (typeof pattern !== "string") {
       const known = this.#definitions.get(type);
       if (known !== undefined && known !== pattern) {
-        throw new Error(`There is another definition of "${type}" on this bus: use the same one in the topology and for all handlers`);
+        throw new Error(
+          `There is another definition of "${type}" on this bus: use the same one in the topology and for all handlers`,
+        );
       }
       this.#definitions.set(type, pattern);
     }
