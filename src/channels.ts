@@ -127,9 +127,13 @@ export interface ObservedPut {
   readonly startedAt: number;
 }
 
+export function arePutsObserved(): boolean {
+  return puts.hasSubscribers || putEnds.hasSubscribers;
+}
+
 /** `undefined`: nobody listens. */
 export function putBegins(queue: string, jobId: string | undefined, delayMs: number): ObservedPut | undefined {
-  if (!puts.hasSubscribers && !putEnds.hasSubscribers) return undefined;
+  if (!arePutsObserved()) return undefined;
   const message: PutMessage = { queue, jobId, delayMs, context: undefined };
   puts.publish(message);
   return { message, startedAt: monotonicNow() };
@@ -147,7 +151,7 @@ export function putEnded({ message, startedAt }: ObservedPut, enqueued: Enqueued
 }
 
 export function put(storage: Storage, queue: string, entries: readonly Entry[], wait: Wait): Promise<Enqueued[]> {
-  if (!puts.hasSubscribers && !putEnds.hasSubscribers) return storage.put(entries, wait);
+  if (!arePutsObserved()) return storage.put(entries, wait);
   return tell(
     queue,
     entries,
@@ -158,7 +162,7 @@ export function put(storage: Storage, queue: string, entries: readonly Entry[], 
 
 /** An event is told as one put, into the queue of the bus; its id is that of the first delivery. */
 export function dispatch(storage: Storage, queue: string, envelopes: readonly Envelope[]): Promise<Enqueued[][]> {
-  if (!puts.hasSubscribers && !putEnds.hasSubscribers) return storage.dispatch(envelopes);
+  if (!arePutsObserved()) return storage.dispatch(envelopes);
   return tell(
     queue,
     envelopes,

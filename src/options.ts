@@ -227,3 +227,10 @@ function editDistance(a: string, b: string): number {
   }
   return row.at(-1) ?? 0;
 }
+
+/** Also for one of another realm, whose `Object` is another one. */
+export function isPlainObject(value: unknown): value is object {
+  if (typeof value !== "object" || value === null || Array.isArray(value)) return false;
+  const prototype: unknown = Object.getPrototypeOf(value);
+  return prototype === null || Object.getPrototypeOf(prototype) === null;
+}

@@ -1,5 +1,5 @@
 import type { HandlerContext } from "../handler-run.ts";
-import { wrongType } from "../options.ts";
+import { isPlainObject, wrongType } from "../options.ts";
 import type { Delivery } from "../storage/storage.ts";
 import { checkEvent, type Event } from "./event.ts";
 
@@ -18,57 +18,64 @@ export interface EventContext extends HandlerContext {
   emit(event: Event): void;
 }
 
-/** The context of one delivery. */
-export class DeliveryContext implements EventContext {
-  readonly eventId: string;
-  readonly attempt: number;
-  readonly subscription: string;
-  readonly #run: HandlerContext;
-  readonly #emitted: Event[] = [];
+/** What the handler of one delivery emits. */
+export class Emissions {
+  readonly #events: Event[] = [];
   #isOver = false;
 
-  constructor(run: HandlerContext, subscription: string, event: Event, { attempt }: Delivery) {
-    this.#run = run;
-    this.subscription = subscription;
-    this.eventId = event.id;
-    this.attempt = attempt;
-    // Handlers may take it out of the context.
-    this.emit = this.emit.bind(this);
-  }
-
-  get signal(): AbortSignal {
-    return this.#run.signal;
-  }
-
-  emit(event: Event): void {
+  add(event: Event): void {
     if (this.#isOver) {
       throw new Error(
         "The handler has settled, so nothing can be emitted with its acknowledgement: use bus.dispatch()",
       );
     }
-    this.#emitted.push(checkEvent(event, "event"));
+    this.#events.push(checkEvent(event, "event"));
   }
 
   /** What was emitted; nothing can be added any more. */
   end(): readonly Event[] {
     this.#isOver = true;
-    return this.#emitted;
+    return this.#events;
+  }
+}
+
+/** The context of one delivery. */
+export class DeliveryContext implements EventContext {
+  readonly eventId: string;
+  readonly attempt: number;
+  readonly subscription: string;
+  /** A function of its own: handlers may take it out of the context. */
+  readonly emit: (event: Event) => void;
+  readonly #run: HandlerContext;
+
+  constructor(run: HandlerContext, emissions: Emissions, subscription: string, event: Event, { attempt }: Delivery) {
+    this.#run = run;
+    this.subscription = subscription;
+    this.eventId = event.id;
+    this.attempt = attempt;
+    this.emit = (emitted) => emissions.add(emitted);
   }
 
-  /** Adds what the program's own factory made: its own properties. */
-  extend(made: unknown): this {
-    const prototype: unknown = typeof made === "object" && made !== null ? Object.getPrototypeOf(made) : undefined;
-    if (
-      made === null ||
-      typeof made !== "object" ||
-      (prototype !== null && Object.getPrototypeOf(prototype) !== null)
-    ) {
-      throw wrongType("what `createContext` returned", "a plain object", made);
-    }
-    for (const name of Object.keys(made)) {
-      if (name in this)
-        throw new TypeError(`\`createContext\` must not return a property \`${name}\`: every context has one`);
-    }
-    return Object.assign(this, made);
+  get signal(): AbortSignal {
+    return this.#run.signal;
   }
+}
+
+/** What every context has. */
+const OWN: readonly string[] = [
+  "signal",
+  "attempt",
+  "eventId",
+  "subscription",
+  "emit",
+] satisfies (keyof EventContext)[];
+
+/** Adds to a context what the program's own factory made: its own properties. */
+export function extend(context: EventContext, made: unknown): EventContext {
+  if (!isPlainObject(made)) throw wrongType("what `createContext` returned", "a plain object", made);
+  for (const name of OWN) {
+    if (!Object.hasOwn(made, name)) continue;
+    throw new TypeError(`\`createContext\` must not return a property \`${name}\`: every context has one`);
+  }
+  return Object.assign(context, made);
 }

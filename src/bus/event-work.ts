@@ -15,7 +15,7 @@ import type { ContextFactory } from "./bus-options.ts";
 import type { Dispatcher } from "./dispatcher.ts";
 import { EnvelopeError, readEnvelope, restore } from "./envelope.ts";
 import { type Event, emitted, isEvent } from "./event.ts";
-import { DeliveryContext } from "./event-context.ts";
+import { DeliveryContext, Emissions, extend } from "./event-context.ts";
 import type { AnyHandler, Handlers } from "./handlers.ts";
 import { SchemaFault } from "./standard-schema.ts";
 
@@ -47,8 +47,8 @@ export interface EventBusEvents {
 export interface Received extends Assigned {
   readonly event: Event;
   readonly handler: AnyHandler;
-  context: DeliveryContext | undefined;
-  /** Runs a function where the handler ran, for those who trace it. Set if somebody listened. */
+  readonly emissions: Emissions;
+  /** Runs a function where the handler ran, for those who trace it. Set if somebody listened to puts. */
   inside: ReturnType<typeof AsyncLocalStorage.snapshot> | undefined;
   /** What was told of the events that the handler emitted. */
   readonly announced: channels.ObservedPut[];
@@ -87,7 +87,15 @@ export class EventWork extends DeliveryWork<Received> {
     const handler = handlers.of(envelope.type);
     if (handler === undefined) throw new Unhandled(envelope.type, subscription, definition !== undefined);
     const receive = (event: Event): Received => {
-      return { delivery, event, handler, context: undefined, inside: undefined, announced: [], observed: undefined };
+      return {
+        delivery,
+        event,
+        handler,
+        emissions: new Emissions(),
+        inside: undefined,
+        announced: [],
+        observed: undefined,
+      };
     };
     const event = restore(envelope, definition);
     return event instanceof Promise ? event.then(receive) : receive(event);
@@ -120,20 +128,18 @@ export class EventWork extends DeliveryWork<Received> {
   }
 
   protected override call(received: Received, run: HandlerContext): unknown {
-    const { event, handler, delivery, observed } = received;
+    const { event, handler, delivery, emissions } = received;
     const { createContext, subscription } = this.#options;
-    const context = new DeliveryContext(run, subscription, event, delivery);
-    received.context = context;
-    if (observed !== undefined) received.inside = AsyncLocalStorage.snapshot();
+    const context = new DeliveryContext(run, emissions, subscription, event, delivery);
+    if (channels.arePutsObserved()) received.inside = AsyncLocalStorage.snapshot();
     if (createContext === undefined) return handler(event, context);
-    return Promise.resolve(createContext(context, event)).then((made) => handler(event, context.extend(made)));
+    return Promise.resolve(createContext(context, event)).then((made) => handler(event, extend(context, made)));
   }
 
   protected override async returned(received: Received, value: unknown): Promise<Ending> {
     const returned = eventsIn(value);
-    const emitted = received.context?.end() ?? [];
     if (returned === undefined) return failed(unsupported(value), undefined);
-    const events = [...emitted, ...returned];
+    const events = [...received.emissions.end(), ...returned];
     if (events.length === 0) return ACKED;
     try {
       const emit = await this.#emissions(received, events);
@@ -146,7 +152,7 @@ export class EventWork extends DeliveryWork<Received> {
   }
 
   override async conclude(received: Received, result: Result): Promise<Ending | undefined> {
-    received.context?.end();
+    received.emissions.end();
     return super.conclude(received, result);
   }
 

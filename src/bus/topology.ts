@@ -1,5 +1,5 @@
 import { hiddenIn, hide } from "../brand.ts";
-import { anyText, type Check, outOfRange, wrongType } from "../options.ts";
+import { anyText, type Check, isPlainObject, outOfRange, wrongType } from "../options.ts";
 import { type AnyEventDefinition, eventType, isDefinition } from "./definition.ts";
 
 /** What a subscription takes: the events of a definition, of an exact type, or all with `"*"`. */
@@ -73,16 +73,10 @@ export const busName: Check<string> = (value, name) => {
 
 function plainObject(routes: unknown): object {
   const expected = 'an object of patterns by subscription, such as { email: ["user.created"] }';
-  if (typeof routes !== "object" || routes === null || !isPlain(routes)) throw wrongType("routes", expected, routes);
+  if (!isPlainObject(routes)) throw wrongType("routes", expected, routes);
   if (Object.keys(routes).length === 0)
     throw outOfRange("routes", `${expected}, with one subscription or more`, routes);
   return routes;
-}
-
-/** Also objects of another realm, whose `Object` is another one. */
-function isPlain(object: object): boolean {
-  const prototype: unknown = Object.getPrototypeOf(object);
-  return prototype === null || (Object.getPrototypeOf(prototype) === null && !Array.isArray(object));
 }
 
 function readPatterns(
