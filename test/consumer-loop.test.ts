@@ -1,9 +1,11 @@
-import { LeaseExpiredError, StorageError } from "localqueue";
+import { setTimeout as sleep } from "node:timers/promises";
+import { DeduplicationConflictError, LeaseExpiredError, StorageError } from "localqueue";
 import { describe, expect, test } from "vitest";
 import { ConsumerLoop, type Ending, type Work } from "../dist/consumer-loop.js";
 import type { JobState } from "../dist/state.js";
 import type { Consumer, ConsumerListener, Delivery, Storage } from "../dist/storage/storage.js";
 import { until } from "./support/until.ts";
+import { gate } from "./support/worker.ts";
 
 /**
  * What a real database does too rarely to wait for: unknown outcomes, and deliveries that were given back before they
@@ -13,6 +15,11 @@ class Script {
   /** What the loop asked for, and told its work, in order. */
   readonly log: string[] = [];
   readonly settlements: (() => JobState)[] = [];
+  /** Of claims. */
+  readonly faults: Error[] = [];
+  readonly refusals: ((job: number) => Ending | undefined)[] = [];
+  /** What the handler returns. */
+  handling: unknown;
   starts = true;
   listener: ConsumerListener | undefined;
   #delivered = 0;
@@ -24,9 +31,12 @@ class Script {
 
   get storage(): Storage {
     const consumer: Consumer = {
-      claim: (_, { signal }) => {
+      claim: (_, { waitMs, signal }) => {
         this.log.push("claim");
+        const fault = this.faults.shift();
+        if (fault !== undefined) return Promise.reject(fault);
         if (this.#delivered < this.deliveries) return Promise.resolve(delivery(++this.#delivered));
+        if (waitMs < Number.POSITIVE_INFINITY) return sleep(waitMs).then(() => undefined);
         return new Promise((_, reject) => signal?.addEventListener("abort", () => reject(signal.reason)));
       },
       start: () => {
@@ -51,9 +61,13 @@ class Script {
     return {
       open: ({ id }) => id,
       unreadable: () => ({ event: "release" }),
-      handle: (job) => this.log.push(`handle ${job}`),
+      handle: (job) => {
+        this.log.push(`handle ${job}`);
+        return this.handling;
+      },
       conclude: async (): Promise<Ending> => ({ settlement: { event: "ack" }, error: undefined }),
       settled: () => {},
+      refused: (job) => this.refusals.shift()?.(job),
       concluded: (job, _, state) => this.log.push(`${job} is ${state}`),
       leaseLost: (job) => this.log.push(`${job} is lost`),
       leaseRenewed: () => {},
@@ -76,16 +90,17 @@ function delivery(id: number): Delivery {
   };
 }
 
+const settings = {
+  slots: 1,
+  leaseMs: 1_000,
+  heartbeatMs: 300,
+  timeoutMs: undefined,
+  graceMs: 1_000,
+  maxAttempts: undefined,
+};
+
 /** Runs a loop on the script until it has logged `last`, or stops it right after its start. */
 async function play(script: Script, last?: string): Promise<string[]> {
-  const settings = {
-    slots: 1,
-    leaseMs: 1_000,
-    heartbeatMs: 300,
-    timeoutMs: undefined,
-    graceMs: 1_000,
-    maxAttempts: undefined,
-  };
   const loop = new ConsumerLoop(script.storage, settings, script.work);
   const running = loop.run();
   if (last !== undefined) await until(() => script.log.includes(last));
@@ -156,4 +171,84 @@ test("an outcome that certainly failed is a lost lease when the lease is over af
   );
   const log = await play(script, "1 is lost");
   expect(log).toEqual(["claim", "handle 1", "ack 1", "claim", "trouble", "ack 1", "1 is lost"]);
+});
+
+describe("a settlement that the storage refuses for good", () => {
+  const conflict = new DeduplicationConflictError("another one is there");
+  const instead: Ending = {
+    settlement: { event: "fail", lastError: "no", reason: "permanent_handler_error", category: undefined },
+    error: conflict,
+  };
+
+  test("becomes what the work says instead, and is told as that", async () => {
+    const script = new Script(1);
+    script.settlements.push(failing(conflict), () => "failed");
+    script.refusals.push(() => instead);
+    const log = await play(script, "1 is failed");
+    expect(log).toEqual(["claim", "handle 1", "ack 1", "claim", "fail 1", "1 is failed"]);
+  });
+
+  test("stays what the work said while faults are waited out", async () => {
+    const script = new Script(1);
+    script.settlements.push(failing(conflict), failing(unknown), () => "failed");
+    script.refusals.push(() => instead);
+    const log = await play(script, "1 is failed");
+    expect(log).toEqual(["claim", "handle 1", "ack 1", "claim", "fail 1", "trouble", "fail 1", "1 is failed"]);
+  });
+
+  test("ends the loop with that if the work knows no answer", async () => {
+    const script = new Script(2);
+    script.settlements.push(failing(conflict));
+    await expect(play(script, "close")).rejects.toBe(conflict);
+    expect(script.log.filter((line) => line.startsWith("ack") || line === "trouble")).toEqual(["ack 1"]);
+  });
+});
+
+describe("a loop that is to end when it is idle", () => {
+  test("asks whenever it has waited for work, and ends when it is told to", async () => {
+    const script = new Script(1);
+    const loop = new ConsumerLoop(script.storage, settings, script.work);
+    const answers = [false, false, true];
+    await loop.run({ afterMs: 5, isOver: () => answers.shift() === true });
+    expect(answers).toEqual([]);
+    expect(script.log).toEqual(["claim", "handle 1", "ack 1", "claim", "1 is acked", "claim", "claim", "close"]);
+  });
+
+  test("is not idle while it handles and settles a delivery, and counts from its end", async () => {
+    const script = new Script(1);
+    const finish = gate();
+    script.handling = finish.passed;
+    const loop = new ConsumerLoop(script.storage, settings, script.work);
+    const settled: number[] = [];
+    script.settlements.push(() => {
+      settled.push(loop.idleMs);
+      return "acked";
+    });
+    const running = loop.run();
+    await until(() => script.log.includes("handle 1"));
+    const later = performance.now() + 30;
+    await until(() => performance.now() > later);
+    expect(loop.idleMs).toBe(0);
+    finish.open();
+    await until(() => script.log.includes("1 is acked"));
+    expect(settled).toEqual([0]);
+    expect(loop.idleMs).toBeLessThan(25);
+    await until(() => loop.idleMs > 25);
+    await loop.stop();
+    await running;
+  });
+
+  test("is not idle while it waits out a fault of the storage", async () => {
+    const script = new Script(0);
+    script.faults.push(unknown);
+    const loop = new ConsumerLoop(script.storage, settings, script.work);
+    const running = loop.run();
+    await until(() => script.log.includes("trouble"));
+    const later = performance.now() + 60; // the pause takes 125 ms or more
+    await until(() => performance.now() > later);
+    expect(loop.idleMs).toBe(0);
+    await until(() => loop.idleMs > 25);
+    await loop.stop();
+    await running;
+  });
 });
