@@ -80,7 +80,6 @@ export class EventBus<Context extends object = object> {
 
   /** Dispatches all events in one transaction, or none; the receipts are in the order of the events. */
   async dispatchMany(events: Iterable<Event>): Promise<DispatchReceipt[]> {
-    this.#refuseIfClosed();
     const checked = Array.from(iterable(events), (event, index) => checkEvent(event, `events[${index}]`));
     return this.#dispatcher.dispatch(this.#storage, checked);
   }
