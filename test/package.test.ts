@@ -12,14 +12,14 @@ beforeAll(() => {
 afterAll(() => installed.remove());
 
 describe("the package holds what its users need, and nothing else", () => {
-  test("every module, one file of types, and four pages", () => {
+  test("every module, the types of each entry and what they share, and four pages", () => {
     const files = installed.packed.files.map((file) => file.path).sort();
     const types = files.filter((file) => file.endsWith(".d.ts"));
     const sources = readdirSync("src", { recursive: true, encoding: "utf8" }).filter((file) => file.endsWith(".ts"));
     const modules = sources.map((file) => `dist/${file.replace(/\.ts$/, ".js")}`);
     const others = files.filter((file) => !types.includes(file));
     expect(others).toEqual([...modules, "CHANGELOG.md", "LICENSE", "README.md", "package.json"].sort());
-    expect(types).toEqual(["dist/types/index.d.ts"]);
+    expect(types).toEqual(["dist/types/all.d.ts", "dist/types/bus.d.ts", "dist/types/index.d.ts"]);
   });
 
   test("less than 300 kB of it", () => {
@@ -83,6 +83,26 @@ describe("the installed package works", () => {
     expect(errors).toMatch(process.version.startsWith("v22.12.") ? /ExperimentalWarning/ : /^$/);
   });
 
+  const bus = `
+    const UserCreated = defineEvent("user.created");
+    const topology = new BusTopology({ email: [UserCreated] });
+    const { type, data } = UserCreated({ userId: "7" });
+    console.log(data.userId, topology.subscriptionsFor(type));
+    try { UserCreated([]); } catch (error) { console.log(error instanceof InvalidEventError); }`;
+  const heard = { code: 0, output: "7 [ 'email' ]\ntrue\n" };
+
+  test("with its event bus, from an ES module", () => {
+    const text = `import { InvalidEventError } from "localqueue";
+      import { BusTopology, defineEvent } from "localqueue/bus"; ${bus}`;
+    expect(installed.runFile("bus.mjs", text)).toEqual({ ...heard, errors: "" });
+  });
+
+  test("with its event bus, from a CommonJS module", () => {
+    const text = `const { InvalidEventError } = require("localqueue");
+      const { BusTopology, defineEvent } = require("localqueue/bus"); ${bus}`;
+    expect(installed.runFile("bus.cjs", text)).toMatchObject(heard);
+  });
+
   test("from a thread, beside the main thread", () => {
     installed.write(
       "thread.mjs",
@@ -121,7 +141,19 @@ describe("the installed package works", () => {
 });
 
 describe("its types hold, checked to the last declaration", () => {
-  const program = readFileSync("test/programs/typed.ts", "utf8");
+  const programs = {
+    queue: readFileSync("test/programs/typed.ts", "utf8"),
+    bus: readFileSync("test/programs/typed-bus.ts", "utf8"),
+  };
+  const printed = {
+    queue: {
+      stats: { ready: 0, processing: 0, acked: 3, failed: 0 },
+      code: "CLOSED",
+      to: "d@example.com",
+      refused: 10,
+    },
+    bus: { type: "measured", data: { text: 4 }, subscriptions: ["audit"], code: "INVALID_EVENT", refused: 13 },
+  };
 
   test.each([
     { type: "module", module: "nodenext" },
@@ -140,20 +172,26 @@ describe("its types hold, checked to the last declaration", () => {
       typeRoots: [path.resolve("node_modules/@types")],
     };
     installed.write(`${name}/package.json`, JSON.stringify({ type }));
-    installed.write(`${name}/tsconfig.json`, JSON.stringify({ compilerOptions, files: ["program.ts"] }));
-    const file = installed.write(`${name}/program.ts`, program);
+    const files = ["queue", "bus"] as const;
+    const sources = files.map((file) => `${file}.ts`);
+    installed.write(`${name}/tsconfig.json`, JSON.stringify({ compilerOptions, files: sources }));
+    for (const file of files) installed.write(`${name}/${file}.ts`, programs[file]);
     const tsc = [path.resolve("node_modules/typescript/bin/tsc"), "-p", name];
     expect(installed.run(process.execPath, tsc)).toEqual({ code: 0, output: "", errors: "" });
 
-    const { code, output, errors } = installed.run(process.execPath, [file.replace(/\.ts$/, ".js"), `./data/${name}`]);
-    expect({ code, errors }).toEqual({ code: 0, errors: "" });
-    const stats = { ready: 0, processing: 0, acked: 3, failed: 0 };
-    expect(JSON.parse(output)).toEqual({ stats, code: "CLOSED", to: "d@example.com", refused: 10 });
+    for (const file of files) {
+      const ran = installed.run(process.execPath, [path.join(name, `${file}.js`), `./data/${name}`]);
+      expect(ran).toMatchObject({ code: 0, errors: "" });
+      expect(JSON.parse(ran.output)).toEqual(printed[file]);
+    }
   });
 
-  test("the program above uses everything that is exported", () => {
-    const exported = readFileSync("dist/index.d.ts", "utf8").match(/(?<=[{,]\s+(?:type )?)(?!type )\w+/g) ?? [];
-    expect(exported.length).toBeGreaterThan(40);
+  test.each([
+    ["localqueue", "index", programs.queue, 40],
+    ["localqueue/bus", "bus/index", programs.bus, 10],
+  ] as const)("the programs above use everything that %s exports", (_, module, program, least) => {
+    const exported = readFileSync(`dist/${module}.d.ts`, "utf8").match(/(?<=[{,]\s+(?:type )?)(?!type )\w+/g) ?? [];
+    expect(exported.length).toBeGreaterThan(least);
     expect(exported.filter((name) => !new RegExp(`\\b${name}\\b`).test(program))).toEqual([]);
   });
 });

@@ -93,19 +93,12 @@ export function defineEvent(
   const validator = schema === undefined ? undefined : checkSchema(schema, "schema");
   const { version, identity } = readDefinitionOptions(options);
   const kind: Kind = { type: eventType(type, "type"), version, schema: `${type}@${version}`, identity, validator };
-  const definition = Object.assign(
-    (data: unknown, options?: EventOptions) => createEvent(kind, data, readEventOptions(options)),
-    {
-      type: kind.type,
-      version,
-      schema: kind.schema,
-      identity,
-      from(parent: Event, data: unknown): Event {
-        const { id: causationId, correlationId } = checkEvent(parent, "parent");
-        return createEvent(kind, data, readEventOptions({ correlationId, causationId }));
-      },
-    },
-  );
+  const create = (data: unknown, options?: EventOptions): Event => createEvent(kind, data, readEventOptions(options));
+  const from = (parent: Event, data: unknown): Event => {
+    const { id: causationId, correlationId } = checkEvent(parent, "parent");
+    return create(data, { correlationId, causationId });
+  };
+  const definition = Object.assign(create, { from, type: kind.type, version, schema: kind.schema, identity });
   return Object.freeze(hide(definition, DEFINITION, { validator } satisfies DefinitionRecord));
 }
 

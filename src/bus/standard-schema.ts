@@ -81,10 +81,10 @@ function verdictOf(result: SchemaResult<unknown>): Verdict {
   return { issues: `${told.join("; ")}${more > 0 ? `; and ${more} more` : ""}` };
 }
 
-/** In the words of the schema: only it knows whether they quote the value. */
+/** In the words of the schema, of which some begin with the place: only it knows whether they quote the value. */
 function describeIssue({ message, path = [] }: SchemaIssue): string {
   const keys = path.map((step) => (typeof step === "object" ? step.key : step));
   const steps = keys.map((key) => pathStep(typeof key === "symbol" ? String(key) : key));
   const place = steps.join("").replace(/^\./, "");
-  return place === "" ? message : `${place}: ${message}`;
+  return message.startsWith(place) ? message : `${place}: ${message}`;
 }

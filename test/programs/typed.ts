@@ -35,6 +35,7 @@ import {
   type IntegrityPart,
   type IntegrityProgress,
   type IntegrityReport,
+  InvalidEventError,
   type Job,
   type JobInfo,
   type JobState,
@@ -50,6 +51,7 @@ import {
   type LocalQueueErrorCode,
   type LongestRunning,
   type NackOptions,
+  NoSubscribersError,
   NotFoundError,
   PayloadError,
   type PurgeOptions,
@@ -272,6 +274,8 @@ function explain(error: unknown): LocalQueueErrorCode | "unknown" {
   if (error instanceof LeaseExpiredError) same<typeof error.code, "LEASE_EXPIRED">();
   if (error instanceof QueueClosedError) same<typeof error.code, "CLOSED">();
   if (error instanceof PayloadError) same<typeof error.code, "PAYLOAD">();
+  if (error instanceof InvalidEventError) same<typeof error.code, "INVALID_EVENT">();
+  if (error instanceof NoSubscribersError) same<typeof error.code, "NO_SUBSCRIBERS">();
   if (error instanceof StorageError) {
     same<typeof error.code, StorageErrorCode>();
     same<typeof error.outcome, StorageOutcome>();
