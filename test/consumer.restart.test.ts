@@ -81,6 +81,22 @@ test("so is one whose settlement was refused", async () => {
   expect(told).toEqual([]);
 });
 
+test("one whose ack was undone by a conflict is renewed by the next engine", async () => {
+  const { storage, consumer, told, deliver, restart } = consuming();
+  const delivery = await deliver(0);
+  expect(consumer.start(0, delivery)).toBe(true);
+  const event = { payload: "", jobId: "1", queues: ["q"], identity: { key: "k", fingerprint: "f" }, maxAttempts: 4 };
+  await storage.dispatch([event]);
+  const emit = [{ ...event, identity: { key: "k", fingerprint: "g" } }];
+  expect(await rejection(consumer.settle(0, delivery, { event: "ack", emit }))).toMatchObject({
+    name: "DeduplicationConflictError",
+  });
+  await restart();
+  await until(() => told.length > 0);
+  expect(told).toEqual([["renewed", delivery.receipt]]);
+  expect(await consumer.settle(0, delivery, { event: "ack" })).toBe("acked");
+});
+
 test("one whose handler is overdue is not renewed by the next engine either", async () => {
   const { directory, consumer, told, deliver, restart } = consuming({ timeoutMs: 50 });
   const delivery = await deliver(0);

@@ -46,6 +46,20 @@ describe("a consumer's lease", () => {
     expect(ack.answer).toMatchObject({ settled: "acked" });
   });
 
+  test("is renewed on after an ack that is undone, because what it emits is in conflict", () => {
+    const { engine, delivery } = openWithHandler();
+    engine.dispatch([{ queues: ["other"], identity: { key: "k", fingerprint: "f" } }]);
+    const emit = engine.emit(delivery, [{ queues: ["other"], jobId: "2", identity: { key: "k", fingerprint: "g" } }]);
+    engine.run();
+    expect(emit.answer).toMatchObject({ conflict: { jobId: "2", queue: "other" } });
+    engine.elapse(60_000);
+    expect(remaining(engine)).toBeGreaterThan(LEASE_MS / 2);
+    engine.emit(delivery, [{ queues: ["other"], jobId: "3" }]);
+    engine.elapse(60_000);
+    expect(engine.rows()[0]).toMatchObject({ status: 2 });
+    expect(engine.news.every(({ news }) => news === "renewed")).toBe(true);
+  });
+
   test("is no longer renewed once the delivery is settled", () => {
     const { engine, driver, delivery } = openWithHandler();
     engine.ack(delivery);

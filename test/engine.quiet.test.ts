@@ -11,6 +11,8 @@ const LEASE_MS = 60_000;
 const SOON_MS = 5_000;
 const NACK = { event: "nack", delayMs: SOON_MS, lastError: undefined, exhaustedReason: "retries_exhausted" } as const;
 
+const BACKOFF = { initialMs: SOON_MS, maxMs: LEASE_MS, lastError: "", exhaustedReason: "no_handler" } as const;
+
 /** A queue of many ready jobs, from which one after the other is taken and acknowledged. */
 class Stream {
   readonly driver: FaultyDriver = new FaultyDriver();
@@ -66,6 +68,14 @@ describe("among claims that follow one another", () => {
   test("a delayed job comes as soon as it is due", () => {
     const { stream, first } = Stream.withFirstHeld();
     stream.engine.settle(first, NACK);
+    expect(stream.next()).toMatch("job");
+    stream.pass(SOON_MS);
+    expect(stream.next()).toBe("first");
+  });
+
+  test("a job that was given back for a while comes as soon as that is over", () => {
+    const { stream, first } = Stream.withFirstHeld();
+    stream.engine.settle(first, { event: "release", backoff: BACKOFF });
     expect(stream.next()).toMatch("job");
     stream.pass(SOON_MS);
     expect(stream.next()).toBe("first");

@@ -108,6 +108,18 @@ const COMMANDS: readonly {
     give: (engine) => engine.claim(),
     answer: { claimed: [{ id: 1, attempt: 2 }] },
   },
+  {
+    command: "dispatch",
+    sql: SQL.putEvent,
+    give: (engine) => engine.dispatch([{ identity: { key: "k", fingerprint: "f" } }]),
+    answer: { dispatched: [[{ id: 2, inserted: true }]] },
+  },
+  {
+    command: "ack with an emission",
+    sql: SQL.putEvent,
+    give: (engine, lease) => engine.emit(lease, [{}]),
+    answer: { settled: "acked" },
+  },
   { command: "ack", sql: SQL.ack, give: (engine, lease) => engine.ack(lease), answer: { settled: "acked" } },
   {
     command: "nack",
@@ -172,6 +184,45 @@ describe.each(COMMANDS)("a lone $command whose COMMIT fails", ({ command, sql, g
     );
     expect(statsOf(engine)).toEqual({ ...counted[0], queue: undefined });
   });
+});
+
+test("a COMMIT of events for several queues that has happened is recognised by any of them that is new", () => {
+  const { engine, driver } = open();
+  engine.dispatch([{ jobId: "known", queues: ["default", "other"] }]);
+  engine.run();
+  driver.plant({ at: "COMMIT", error: FAILED_FSYNC, really: "executes" });
+  const dispatch = engine.dispatch([
+    { jobId: "known", queues: ["default", "other"] },
+    { jobId: "known", queues: ["other", "new"] },
+  ]);
+  engine.run();
+  expect(dispatch.answer?.dispatched).toEqual([
+    [
+      { id: 1, inserted: false },
+      { id: 2, inserted: false },
+    ],
+    [
+      { id: 2, inserted: false },
+      { id: expect.any(Number), inserted: true },
+    ],
+  ]);
+  expect(engine.stored()).toHaveLength(3);
+});
+
+test("a conflict with an event whose COMMIT fails is none: they are told the same", () => {
+  const { engine, driver, lease } = openWithLease();
+  driver.plant({ at: "COMMIT", error: FAILED_FSYNC });
+  driver.plant({ at: "COMMIT", after: 2, error: FAILED_FSYNC });
+  const identity = { key: "k", fingerprint: "f" };
+  const first = engine.dispatch([{ identity }]);
+  const others = [
+    engine.dispatch([{ jobId: "2", identity: { ...identity, fingerprint: "g" } }]),
+    engine.emit(lease, [{ jobId: "3", identity: { ...identity, fingerprint: "g" } }]),
+  ];
+  engine.run();
+  for (const { error } of [first, ...others]) expect(error).toMatchObject({ code: "IO", outcome: "failed" });
+  expect(engine.stored()).toEqual(["job"]);
+  expect(statsOf(engine)).toEqual({ ready: 0, processing: 1, acked: 0, failed: 0 });
 });
 
 test("a COMMIT that fails twice is not tried a third time", () => {

@@ -11,9 +11,10 @@ import { tempDirectory } from "./support/temp.ts";
 import { until } from "./support/until.ts";
 
 test("wherever a process is killed, what it was told is done is done, and nothing is half done", async () => {
-  /** The states, attempts and releases of the jobs one, two and three, after each answer. */
+  /** The states, attempts and releases of the jobs one, two and three, and of events in two queues, after each answer. */
   const states = ["", "0 0 0", "0 0 0,0 0 0,0 0 0", "1 1 0,1 1 0,0 0 0", "2 1 0,1 1 0,0 0 0", "2 1 0,0 0 1,0 0 0"];
-  states.push("2 1 0,1 1 1,0 0 0", "2 1 0,3 1 0,0 0 0");
+  states.push("2 1 0,1 1 1,0 0 0", "2 1 0,3 1 0,0 0 0", "2 1 0,3 1 0,0 0 0,0 0 0,0 0 0");
+  states.push("2 1 0,3 1 0,1 1 0,0 0 0,0 0 0", "2 1 0,3 1 0,2 1 0,0 0 0,0 0 0,0 0 0,0 0 0");
   const root = tempDirectory();
   let killAt = 0;
   let over = false;
@@ -27,14 +28,17 @@ test("wherever a process is killed, what it was told is done is done, and nothin
       const exit = await program.ends();
       const answers = program.said("answer").length;
       new Connection({ directory: location, driver: loadDriver() }).close();
-      const rows = select(location, "SELECT status, attempts, releases FROM messages ORDER BY id");
-      const state = rows.map((row) => Object.values(row).join(" ")).join(",");
+      const rows = select(location, "SELECT id, status, attempts, releases FROM messages ORDER BY id");
+      const state = rows.map(({ id: _, ...row }) => Object.values(row).join(" ")).join(",");
       expect(states.slice(answers, answers + 2), `killed at statement ${n}, after answer ${answers}`).toContain(state);
+      // What was emitted is linked to the job that it came of.
+      const links = select(location, "SELECT child_message_id AS id FROM event_bus_delivery_edges");
+      expect(links).toEqual(rows.slice(5).map(({ id }) => ({ id })));
       expect(faultsOf(location)).toEqual([]);
       if (exit.signal === "SIGKILL") kills++;
       else {
         expect(exit).toEqual({ code: 0, signal: null, stderr: "" });
-        expect(answers).toBe(7);
+        expect(answers).toBe(10);
         over = true;
       }
     }

@@ -7,7 +7,7 @@ import { Connection } from "../dist/storage/sqlite/connection.js";
 import { type Database, loadDriver, type Row } from "../dist/storage/sqlite/driver.js";
 import { Transitions } from "../dist/storage/sqlite/transitions.js";
 import type { Storage } from "../dist/storage/storage.js";
-import { LEASE_MS, put, take, takeOne } from "./contract/jobs.ts";
+import { event, LEASE_MS, put, take, takeOne } from "./contract/jobs.ts";
 import {
   createPythonFile,
   openBare,
@@ -160,35 +160,40 @@ describe("opening an up-to-date file", () => {
 describe("an index of ours that somebody dropped", () => {
   const OURS = ["ready", "delayed", "leased", "failed"].map((name) => `localqueue_${name}`);
 
-  test.each([...OURS, "idx_messages_job_id"])("(%s) is made anew, and every operation goes on", async (name) => {
-    const directory = tempDirectory();
-    const storage = open(directory);
-    const waiting = storage.claim({ limit: 1, leaseMs: LEASE_MS });
-    await put(open(directory, "other"));
-    const database = openBare(directory);
-    const calls = [
-      () => put(storage),
-      () => waiting,
-      () => put(storage, "known", { jobId: "job" }),
-      () => put(storage, "known", { jobId: "job" }),
-      () => takeOne(storage),
-      () => storage.reclaim(),
-      () => take(storage),
-      () => storage.stats(),
-      () => put(storage, "delayed", { delayMs: 20 }),
-      () => storage.claim({ limit: 1, leaseMs: 20 }),
-      () => storage.claim({ limit: 1, leaseMs: LEASE_MS }),
-    ];
-    for (const call of calls) {
-      database.exec(`DROP INDEX IF EXISTS ${name}`);
-      await call();
-    }
-    await put(storage);
-    expect(definition(directory, name)).toMatch(/^CREATE/);
-    expect(query(directory, "SELECT count(*) AS jobs FROM messages WHERE queue = 'default'")).toEqual([{ jobs: 4 }]);
-    expect(query(directory, "PRAGMA integrity_check")).toEqual([{ integrity_check: "ok" }]);
-    database.close();
-  });
+  test.each([...OURS, "idx_messages_job_id", "idx_messages_dedup_key"])(
+    "(%s) is made anew, and every operation goes on",
+    async (name) => {
+      const directory = tempDirectory();
+      const storage = open(directory);
+      const waiting = storage.claim({ limit: 1, leaseMs: LEASE_MS });
+      await put(open(directory, "other"));
+      const database = openBare(directory);
+      const calls = [
+        () => put(storage),
+        () => waiting,
+        () => put(storage, "known", { jobId: "job" }),
+        () => put(storage, "known", { jobId: "job" }),
+        () => takeOne(storage),
+        () => storage.reclaim(),
+        () => take(storage),
+        () => storage.stats(),
+        () => storage.dispatch([event(["bus"], { identity: { key: "k", fingerprint: "f" } })]),
+        () => storage.dispatch([event(["bus"], { identity: { key: "k", fingerprint: "f" } })]),
+        () => put(storage, "delayed", { delayMs: 20 }),
+        () => storage.claim({ limit: 1, leaseMs: 20 }),
+        () => storage.claim({ limit: 1, leaseMs: LEASE_MS }),
+      ];
+      for (const call of calls) {
+        database.exec(`DROP INDEX IF EXISTS ${name}`);
+        await call();
+      }
+      await put(storage);
+      expect(definition(directory, name)).toMatch(/^CREATE/);
+      expect(query(directory, "SELECT count(*) AS jobs FROM messages WHERE queue = 'default'")).toEqual([{ jobs: 4 }]);
+      expect(query(directory, "PRAGMA integrity_check")).toEqual([{ integrity_check: "ok" }]);
+      database.close();
+    },
+  );
 });
 
 describe("a file that is not for us is refused and stays as it is:", () => {

@@ -154,6 +154,18 @@ describe("on a full disk", () => {
     expect(scene.engine.batchesDone).toBeGreaterThan(0);
   });
 
+  test("events are refused as well, and an ack that emits some, while one that emits none goes on", () => {
+    const scene = open();
+    fill(scene);
+    const refused = [scene.engine.dispatch([{}]), scene.engine.emit(scene.lease, [{}])];
+    scene.engine.step();
+    for (const { error } of refused) expect(error).toMatchObject({ ...NO_ROOM, cause: undefined });
+    expect(scene.driver.log).toEqual([]);
+    const ack = scene.engine.ack(scene.lease);
+    scene.engine.run();
+    expect(ack.answer).toMatchObject({ settled: "acked" });
+  });
+
   test("puts go on a quarter of a second after there is room, and the reserve is whole again", () => {
     const scene = open();
     fill(scene);

@@ -6,6 +6,7 @@ import { dispatchingContract } from "./contract/dispatching.ts";
 import { emittingContract } from "./contract/emitting.ts";
 import { lookingContract } from "./contract/looking.ts";
 import { puttingContract } from "./contract/putting.ts";
+import { releasingContract } from "./contract/releasing.ts";
 import { removingContract } from "./contract/removing.ts";
 import { transitionsContract } from "./contract/transitions.ts";
 import { waitingContract } from "./contract/waiting.ts";
@@ -18,6 +19,7 @@ export function storageContract(backend: Backend): void {
     puttingContract(backend);
     dispatchingContract(backend);
     emittingContract(backend);
+    releasingContract(backend);
     claimingContract(backend);
     careContract(backend);
     waitingContract(backend);

@@ -23,6 +23,16 @@ const unlimited = { waitMs: undefined };
 const lease = { id: 17, receipt: "a receipt" };
 const job = { payload: '{"a":"é"}', jobId: null, delayMs: 0, maxAttempts: 4, context: undefined };
 
+const event = {
+  payload: '{"a":"é"}',
+  jobId: "event",
+  queues: ["a", "b"],
+  identity: { key: "k", fingerprint: "f" },
+  maxAttempts: 4,
+  context: "trace",
+};
+const plainEvent = { ...event, identity: undefined, context: undefined };
+
 const commands: Command[] = [
   { op: "put", id: 0, ...one, ...unlimited, bytes: 300, entries: [job] },
   {
@@ -55,6 +65,19 @@ const commands: Command[] = [
   { op: "alter", id: 10, ...one, verb: "replay", job: 17 },
   { op: "sweep", id: 11, ...limited, sweep: { kind: "purge", olderThanMs: 5, includeFailed: true } },
   { op: "sweep", id: 12, ...limited, sweep: { kind: "retryFailed", reason: "rejected", category: undefined } },
+  { op: "dispatch", id: 14, ...other, bytes: 900, events: [event, plainEvent] },
+  { op: "dispatch", id: 15, ...one, bytes: 0, events: [] },
+  { op: "settle", id: 16, ...one, lease, move: { event: "ack" }, emit: { bytes: 900, events: [plainEvent, event] } },
+  {
+    op: "settle",
+    id: 17,
+    ...one,
+    lease,
+    move: {
+      event: "release",
+      backoff: { initialMs: 1, maxMs: 2, lastError: "E: e", exhaustedReason: "no_handler" },
+    },
+  },
   { op: "put", id: 13, ...one, ...unlimited, bytes: 300, entries: [{ ...job, context: "trace" }] },
 ];
 
@@ -91,6 +114,8 @@ test("answers arrive as they were sent", () => {
       { id: 8, refused: "full" },
       { id: 9, changed: 3 },
       { id: 10, refused: "missing" },
+      { id: 11, dispatched: [[{ id: 19, inserted: true }], [], [{ id: 20, inserted: false }]] },
+      { id: 12, conflict: { jobId: "event", queue: "a" } },
     ],
     news: [{ consumer: 9, receipt: "r", news: "renewed", leaseUntil: 5 }],
     batches: 1,
@@ -122,6 +147,28 @@ test("a large payload is handed over rather than copied, text as UTF-8", () => {
   expect(payloads[1]).toStrictEqual(new Uint8Array(64 * KIB).fill(7));
   expect(payloads[2]).toBe("x".repeat(64 * KIB - 1));
   expect(bytes.byteLength).toBe(0);
+});
+
+test("a large event is handed over once, however many queues it is for; so is one that is emitted", () => {
+  const text = "é".repeat(64 * KIB);
+  const events = [{ ...event, payload: text }, event];
+  const { arrived, handedOver } = toEngine({
+    kind: "batch",
+    commands: [
+      { op: "dispatch", id: 0, ...one, bytes: 0, events },
+      { op: "settle", id: 1, ...one, lease, move: { event: "ack" }, emit: { bytes: 0, events } },
+    ],
+  });
+  expect(handedOver).toBe(2);
+  const [dispatch, settle] = (arrived as Extract<ToEngine, { kind: "batch" }>).commands as [
+    Extract<Command, { op: "dispatch" }>,
+    Extract<Command, { op: "settle" }>,
+  ];
+  for (const [large, small] of [dispatch.events, settle.emit?.events ?? []]) {
+    expect(Buffer.from(large?.payload as Uint8Array).toString() === text).toBe(true);
+    expect({ ...large, payload: event.payload }).toEqual(event);
+    expect(small).toEqual(event);
+  }
 });
 
 test("a payload travels without its neighbours in the memory that it shares", () => {

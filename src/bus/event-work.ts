@@ -3,7 +3,7 @@ import * as channels from "../channels.ts";
 import type { Ending } from "../consumer-loop.ts";
 import { ACKED, type Assigned, DeliveryWork } from "../delivery-work.ts";
 import type { Emitter } from "../emitter.ts";
-import { DeduplicationConflictError, InvalidEventError } from "../errors.ts";
+import { DeduplicationConflictError, InvalidEventError, LeaseExpiredError } from "../errors.ts";
 import type { HandlerContext, Result } from "../handler-run.ts";
 import { wrongType } from "../options.ts";
 import type { FailureReason, JobState } from "../state.ts";
@@ -159,6 +159,13 @@ export class EventWork extends DeliveryWork<Received> {
     super.concluded(received, ending, state);
   }
 
+  override settled(delivery: Delivery, settlement: Settlement, state: JobState): void {
+    super.settled(delivery, settlement, state);
+    // Left to others for as long as that is possible.
+    const isGivenUp = settlement.event === "release" && state === "failed";
+    if (isGivenUp) this.#warnIfUnheard(delivery.id, channels.reasonOf(settlement));
+  }
+
   override leaseRenewed(): void {}
 
   protected override acked({ event }: Received): void {
@@ -174,7 +181,9 @@ export class EventWork extends DeliveryWork<Received> {
     this.#warnIfUnheard(delivery.id, reason);
   }
 
-  protected override lost({ event }: Received): void {
+  protected override lost({ event, announced }: Received): void {
+    const error = new LeaseExpiredError("The lease was lost, so what the handler emitted was dropped");
+    for (const put of announced) channels.putEnded(put, undefined, error);
     this.#options.events.emit("lease:lost", { event, subscription: this.#options.subscription });
   }
 

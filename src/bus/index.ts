@@ -14,5 +14,5 @@ export type { EventBusEvents } from "./event-work.ts";
 export type { FailedDelivery } from "./failed-delivery.ts";
 export type { EventHandler, HandlerResult } from "./handlers.ts";
 export type { SchemaIssue, SchemaResult, StandardSchema } from "./standard-schema.ts";
-export { Subscription } from "./subscription.ts";
+export type { Subscription } from "./subscription.ts";
 export { BusTopology, type EventPattern } from "./topology.ts";

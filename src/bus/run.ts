@@ -1,8 +1,8 @@
 import type { Idleness } from "../consumer-loop.ts";
 import type { Consumption } from "./consumption.ts";
 
-/** Where nothing is ready, slots look for the end of the run no more often than this. */
-const SHORTEST_WAIT_MS = 20;
+/** Longer than an event takes from the handler that emitted it to the one that gets it. */
+const SHORTEST_IDLENESS_MS = 20;
 
 /** One run of some subscriptions: they end together. */
 export class Run {
@@ -32,11 +32,12 @@ export class Run {
   }
 
   #idleFor(ms: number): Idleness {
+    const afterMs = Math.max(ms, SHORTEST_IDLENESS_MS);
     return {
-      afterMs: Math.max(ms, SHORTEST_WAIT_MS),
+      afterMs,
       isOver: () => {
         // An event that is handled in one may emit into another. Waits are measured in whole milliseconds.
-        const isOver = this.#consumptions.every(({ idleMs }) => idleMs + 1 >= ms);
+        const isOver = this.#consumptions.every(({ idleMs }) => idleMs + 1 >= afterMs);
         if (isOver) void this.stop();
         return isOver;
       },

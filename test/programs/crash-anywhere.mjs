@@ -66,4 +66,11 @@ settle(claimed[0], { event: "ack" });
 settle(claimed[1], { event: "release" });
 const [again] = ask({ op: "claim", limit: 1, leaseMs: 3_600_000, waitMs: 0 }).claimed;
 settle(again, { event: "nack", delayMs: 0, lastError: "no", exhaustedReason: "retries_exhausted" });
+const event = (jobId) => {
+  const identity = { key: `key of ${jobId}`, fingerprint: "" };
+  return { bytes: 2, events: [{ payload: "e", jobId, queues: ["default", "other"], identity, maxAttempts: 1 }] };
+};
+ask({ op: "dispatch", ...event("cause") });
+const [parent] = ask({ op: "claim", limit: 1, leaseMs: 3_600_000, waitMs: 0 }).claimed;
+ask({ op: "settle", lease: parent, move: { event: "ack" }, emit: event("effect") });
 say("finished", { changes });

@@ -8,12 +8,15 @@ import {
   type Answer,
   type ClaimCommand,
   type Command,
+  type ConflictOnWire,
   type ConsumerOnWire,
   cellTime,
   type ErrorOnWire,
   type FromEngine,
   type HeldOnWire,
   type LeaseNews,
+  type NewEvent,
+  type NewEvents,
   type Origin,
   type PutCommand,
   type Refused,
@@ -74,6 +77,7 @@ export class Call {
 
 interface AnswerFields {
   readonly put: readonly Enqueued[];
+  readonly dispatched: readonly Enqueued[][];
   readonly claimed: readonly Delivery[];
   readonly settled: JobState;
   readonly extended: number;
@@ -81,6 +85,7 @@ interface AnswerFields {
   readonly stats: QueueStats;
   readonly changed: number;
   readonly refused: Refused;
+  readonly conflict: ConflictOnWire;
   readonly error: ErrorOnWire;
 }
 
@@ -204,6 +209,16 @@ export class TestEngine {
 
   putMany(payloads: readonly (string | Uint8Array)[], options: PutOptions = {}): Call {
     return this.#command((id) => putCommand(id, payloads, options));
+  }
+
+  dispatch(events: readonly Partial<NewEvent>[]): Call {
+    return this.#command((id) => ({ op: "dispatch", ...base(id), ...newEvents(events) }));
+  }
+
+  /** Acknowledges a job, with what its handler made of it. */
+  emit({ id: job, receipt }: Lease, events: readonly Partial<NewEvent>[]): Call {
+    const settlement = { lease: { id: job, receipt }, move: { event: "ack" }, emit: newEvents(events) } as const;
+    return this.#command((id) => ({ op: "settle", ...base(id), ...settlement }));
   }
 
   claim({ queue, fsync, ...options }: ClaimOptions = {}): Call {
@@ -383,6 +398,12 @@ export function putCommand(
   const entries = payloads.map((payload) => ({ payload: Buffer.from(payload), jobId, delayMs, maxAttempts }));
   const bytes = entries.reduce((sum, { payload }) => sum + payload.length, 0);
   return { op: "put", ...base(id, origin), lockMs, waitMs, entries, bytes };
+}
+
+function newEvents(given: readonly Partial<NewEvent>[]): NewEvents {
+  const usual = { payload: "event", jobId: "event", queues: [QUEUE], identity: undefined, maxAttempts: 4 };
+  const events = given.map((each) => ({ ...usual, ...each }));
+  return { events, bytes: events.reduce((sum, { payload, queues }) => sum + payload.length * queues.length, 0) };
 }
 
 /** Reads a database through a connection of its own, which leaves no trace. */
