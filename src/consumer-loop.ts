@@ -77,7 +77,7 @@ export class ConsumerLoop<J> {
   readonly #waiting = new AbortController();
   #hasHandled = false;
   #idleness: Idleness | undefined;
-  /** Deliveries that are being handled or settled, and since when there have been none. */
+  /** Deliveries that are being handled or settled, faults that are waited out, and since when there have been none. */
   #busy = 0;
   #idleSince: number = monotonicNow();
   /** Why the loop cannot go on. */
@@ -189,11 +189,19 @@ export class ConsumerLoop<J> {
         if (this.#idleness?.isOver()) void this.stop();
       } catch (error) {
         if (signal.aborted) break;
-        if (mayPass(error)) await this.#patience.waitOut(error, signal);
+        if (mayPass(error)) await this.#busyWith(this.#patience.waitOut(error, signal));
         else this.#fail(error);
       }
     }
     return undefined;
+  }
+
+  /** Nobody knows what there is to do while the storage cannot be asked. */
+  async #busyWith(pause: Promise<void>): Promise<void> {
+    this.#busy++;
+    await pause;
+    this.#busy--;
+    this.#idleSince = monotonicNow();
   }
 
   async #deliver(slot: number, delivery: Delivery): Promise<Outcome<J> | undefined> {

@@ -2,24 +2,11 @@ import { renameSync, writeFileSync } from "node:fs";
 import path from "node:path";
 import { StorageError, Worker } from "localqueue";
 import { describe, expect, test } from "vitest";
-import { lockDatabase, openDatabase } from "./support/database.ts";
+import { lockDatabase, refuse } from "./support/database.ts";
 import { openQueue } from "./support/queue.ts";
 import { tempDirectory } from "./support/temp.ts";
 import { until } from "./support/until.ts";
 import { drained, gate, listenTo, start } from "./support/worker.ts";
-
-/** Makes the database refuse each change of a job's state to `status`, until the function that is returned is called. */
-function refuse(directory: string, status: 1 | 2): () => void {
-  const database = openDatabase(directory);
-  database.exec(
-    `CREATE TRIGGER fault BEFORE UPDATE OF status ON messages WHEN new.status = ${status}
-     BEGIN SELECT RAISE(ABORT, 'a fault of the test'); END`,
-  );
-  return () => {
-    database.exec("DROP TRIGGER fault");
-    database.close();
-  };
-}
 
 const fault = expect.objectContaining({ name: "StorageError", code: "IO", outcome: "failed" });
 

@@ -17,6 +17,7 @@ import { EnvelopeError, readEnvelope, restore } from "./envelope.ts";
 import { type Event, emitted, isEvent } from "./event.ts";
 import { DeliveryContext } from "./event-context.ts";
 import type { AnyHandler, Handlers } from "./handlers.ts";
+import { SchemaFault } from "./standard-schema.ts";
 
 /** What a bus tells those who listen. */
 export interface EventBusEvents {
@@ -69,6 +70,8 @@ const LEAVE_TO_OTHERS = { initialMs: 1_000, maxMs: 60_000 };
 /** What a subscription does with its deliveries. */
 export class EventWork extends DeliveryWork<Received> {
   readonly #options: EventWorkOptions;
+  /** Deliveries of which no event could be made, and why. */
+  readonly #unread = new WeakMap<Delivery, unknown>();
   #warned = false;
 
   constructor(options: EventWorkOptions) {
@@ -90,22 +93,30 @@ export class EventWork extends DeliveryWork<Received> {
     return event instanceof Promise ? event.then(receive) : receive(event);
   }
 
-  override unreadable({ id, attempt }: Delivery, error: unknown): Settlement {
+  override unreadable(delivery: Delivery, error: unknown): Settlement {
+    this.#unread.set(delivery, error);
     const lastError = describeThrown(error);
     if (error instanceof Unhandled) {
-      this.report(error);
       const exhaustedReason = error.isKnown ? "no_handler" : "unknown_event_type";
       return { event: "release", backoff: { ...LEAVE_TO_OTHERS, lastError, exhaustedReason } };
     }
-    if (!(error instanceof EnvelopeError)) {
-      this.report(error);
-      return this.policy.threw(attempt, error);
-    }
-    const { reason } = error;
-    const what = `Delivery ${id} of subscription "${this.#options.subscription}" cannot be read: it becomes a dead letter`;
-    this.report(new InvalidEventError(`${what} (${reason}). ${lastError}`));
-    this.#warnIfUnheard(id, reason);
-    return { event: "fail", lastError, reason, category: undefined };
+    if (!(error instanceof EnvelopeError)) return this.policy.threw(delivery.attempt, error);
+    return { event: "fail", lastError, reason: error.reason, category: undefined };
+  }
+
+  override settled(delivery: Delivery, settlement: Settlement, state: JobState): void {
+    super.settled(delivery, settlement, state);
+    const reason = state === "failed" ? channels.reasonOf(settlement) : undefined;
+    if (this.#unread.has(delivery)) this.report(this.#unreadNow(delivery, reason));
+    if (reason !== undefined) this.#warnIfUnheard(delivery.id, reason);
+  }
+
+  /** What to tell of a delivery of which no event could be made; with a reason if it is a dead letter now. */
+  #unreadNow(delivery: Delivery, reason: FailureReason | undefined): unknown {
+    const cause = this.#unread.get(delivery);
+    if (reason === undefined) return cause;
+    const what = `Delivery ${delivery.id} of subscription "${this.#options.subscription}" became a dead letter (${reason})`;
+    return new InvalidEventError(`${what}. ${describeThrown(cause)}`, { cause });
   }
 
   protected override call(received: Received, run: HandlerContext): unknown {
@@ -128,6 +139,8 @@ export class EventWork extends DeliveryWork<Received> {
       const emit = await this.#emissions(received, events);
       return { settlement: { event: "ack", emit }, error: undefined };
     } catch (error) {
+      if (error instanceof SchemaFault)
+        return { settlement: this.policy.threw(received.delivery.attempt, error), error };
       return failed(error, error instanceof InvalidEventError ? "invalid_event" : undefined);
     }
   }
@@ -159,11 +172,10 @@ export class EventWork extends DeliveryWork<Received> {
     super.concluded(received, ending, state);
   }
 
-  override settled(delivery: Delivery, settlement: Settlement, state: JobState): void {
-    super.settled(delivery, settlement, state);
-    // Left to others for as long as that is possible.
-    const isGivenUp = settlement.event === "release" && state === "failed";
-    if (isGivenUp) this.#warnIfUnheard(delivery.id, channels.reasonOf(settlement));
+  override leaseLost(received: Received): void {
+    const error = new LeaseExpiredError("The lease of the event whose handler emitted this one was lost");
+    for (const put of received.announced) channels.putEnded(put, undefined, error);
+    super.leaseLost(received);
   }
 
   override leaseRenewed(): void {}
@@ -176,14 +188,11 @@ export class EventWork extends DeliveryWork<Received> {
     this.#options.events.emit("event:retried", { event, subscription: this.#options.subscription, error, delayMs });
   }
 
-  protected override failed({ event, delivery }: Received, error: unknown, reason: FailureReason): void {
+  protected override failed({ event }: Received, error: unknown, reason: FailureReason): void {
     this.#options.events.emit("event:failed", { event, subscription: this.#options.subscription, error, reason });
-    this.#warnIfUnheard(delivery.id, reason);
   }
 
-  protected override lost({ event, announced }: Received): void {
-    const error = new LeaseExpiredError("The lease was lost, so what the handler emitted was dropped");
-    for (const put of announced) channels.putEnded(put, undefined, error);
+  protected override lost({ event }: Received): void {
     this.#options.events.emit("lease:lost", { event, subscription: this.#options.subscription });
   }
 

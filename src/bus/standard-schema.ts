@@ -28,6 +28,9 @@ export interface SchemaIssue {
 
 const MAX_ISSUES = 3;
 
+/** A schema threw: that says nothing about the value, and may be otherwise next time. */
+export class SchemaFault extends InvalidEventError {}
+
 /** By structure: schemas come from any library. Some of these make functions, some objects. */
 export function checkSchema(value: unknown, name: string): StandardSchema {
   if (!isSchema(value)) throw wrongType(name, "a Standard Schema, such as those of zod, valibot and arktype", value);
@@ -44,8 +47,8 @@ function isSchema(value: unknown): value is StandardSchema {
 }
 
 /**
- * What the schema makes of a value. Issues become the error that `refuse` makes of their text; a schema that threw
- * says nothing about the value, and is an `InvalidEventError` with that as its cause.
+ * What the schema makes of a value. Issues become the error that `refuse` makes of their text; a schema that threw is
+ * a `SchemaFault` with that as its cause.
  */
 export function validate(
   schema: StandardSchema,
@@ -53,7 +56,7 @@ export function validate(
   refuse: (issues: string) => Error,
 ): unknown | Promise<unknown> {
   const unusable = (cause: unknown): never => {
-    throw new InvalidEventError("The schema of the event threw", { cause });
+    throw new SchemaFault("The schema of the event threw", { cause });
   };
   const settle = ({ issues, output }: Verdict): unknown => {
     if (issues !== undefined) throw refuse(issues);

@@ -32,3 +32,16 @@ export function steal(directory: string, id: number): void {
   database.prepare("UPDATE messages SET receipt = 'of another process' WHERE id = :id").run({ id });
   database.close();
 }
+
+/** Makes the database refuse each change of a job's state to `status`, until the function that is returned is called. */
+export function refuse(directory: string, status: 1 | 2): () => void {
+  const database = openDatabase(directory);
+  database.exec(
+    `CREATE TRIGGER fault BEFORE UPDATE OF status ON messages WHEN new.status = ${status}
+     BEGIN SELECT RAISE(ABORT, 'a fault of the test'); END`,
+  );
+  return () => {
+    database.exec("DROP TRIGGER fault");
+    database.close();
+  };
+}
