@@ -46,6 +46,13 @@ const FRAMES: { readonly [name: string]: readonly [before: string, after: string
     const bus = new EventBus("./data", { name: "app", topology });\n`,
     "await bus.close();\n",
   ],
+  subscriptions: [
+    `import { BusTopology, defineEvent, EventBus, listSubscriptions } from "localqueue/bus";
+    const UserCreated = defineEvent("user.created");
+    const bus = new EventBus("./data", { name: "app", topology: new BusTopology({ email: [UserCreated] }) });
+    await bus.dispatch(UserCreated({ userId: "123" }));\n`,
+    "await bus.close();\n",
+  ],
   worker: [
     `${OPEN}import { createServer } from "node:http";
     const server = createServer((_, response) => response.end("hello")).listen(0, "127.0.0.1");
