@@ -11,6 +11,7 @@ import { describeMachine } from "./cost/support/machine.mjs";
 const SECTIONS = [
   "puts",
   "worker",
+  "bus",
   "parts",
   "backlog",
   "limited",

@@ -129,8 +129,10 @@ export class SimpleQueue<T = unknown> {
     const { timeoutMs, signal } = readWaitOptions(options);
     const left = countdown(timeoutMs);
     const drafts = draftsOf(items);
-    this.#refuseIfClosed();
-    if (drafts.length === 0) return [];
+    if (drafts.length === 0) {
+      this.#refuseIfClosed();
+      return [];
+    }
     const encoding = encodeAll(
       this.#serializer,
       drafts.map(({ data }) => data),

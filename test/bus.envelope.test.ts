@@ -95,7 +95,7 @@ describe("an envelope that was read", () => {
     const payload = `{"cnpj": "}\\",{", "big": 1152921504606846977, "f": 1.0, "payload": {"a": [",", {"b": 2}]} }`;
     const python = PYTHON.replace(
       /\{"cnpj".*?\}/,
-      () => `{"cnpj": 1}, "pay\\u006coad": ${payload}, "extra": [{}, "}"]`,
+      () => `{"cnpj": 1}, "pay\\u006coad": ${payload}, "extra": [{}, "}"], "last": "payload"`,
     );
     const event = restored(python);
     expect(event.data).toEqual(JSON.parse(payload));

@@ -131,7 +131,18 @@ describe("an event", () => {
 
   test("comes from an event, nothing else, not even a copy of one", () => {
     const event = UserCreated({ userId: "7" });
-    for (const parent of [undefined, null, "event", {}, { ...event }, structuredClone(event), UserCreated, hostile()]) {
+    const mock = new Proxy({}, { get: () => () => {} });
+    for (const parent of [
+      undefined,
+      null,
+      "event",
+      {},
+      { ...event },
+      structuredClone(event),
+      UserCreated,
+      mock,
+      hostile(),
+    ]) {
       expect(() => UserCreated.from(parent as never, { userId: "8" })).toThrow(TypeError);
       expect(() => UserCreated.from(parent as never, { userId: "8" })).toThrow(
         "Expected `parent` to be an event made by",

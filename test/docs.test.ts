@@ -3,6 +3,7 @@ import { once } from "node:events";
 import { existsSync, mkdirSync, readdirSync, readFileSync, symlinkSync, writeFileSync } from "node:fs";
 import path from "node:path";
 import { SimpleQueue, Worker } from "localqueue";
+import { BusTopology, defineEvent, EventBus } from "localqueue/bus";
 import { describe, expect, test } from "vitest";
 import { FAILURE_REASONS } from "../dist/state.js";
 import { openDatabase } from "./support/database.ts";
@@ -17,6 +18,7 @@ import { until } from "./support/until.ts";
  *
  *   with=NAME      it is a part of a program: it stands in the frame of that name, see below
  *   group=NAME     it runs in the same directory after the earlier blocks of this name
+ *   file=NAME      it is a file of this name, which others of its group may import
  *   output="TEXT"  it must print this
  *   stop=SIGNAL    it would run for ever: it gets this signal as soon as it has printed its output
  *   same=PATH      it is also a file of the repository, which must be the same
@@ -31,11 +33,41 @@ const OPEN = `${IMPORTS}const queue = new SimpleQueue("./data");\n`;
 const FRAMES: { readonly [name: string]: readonly [before: string, after: string] } = {
   imports: [IMPORTS, "await queue.close();\n"],
   queue: [OPEN, "await queue.close();\n"],
+  bus: [
+    `cat > bus.mjs <<'END'
+import { BusTopology, EventBus, defineEvent } from "localqueue/bus";
+const UserCreated = defineEvent("user.created");
+const topology = new BusTopology({ email: [UserCreated], audit: ["*"] });
+const bus = new EventBus("./data", { name: "app", topology, maxRetries: 0 });
+await bus.dispatch(UserCreated({ userId: "123" }));
+bus.on("event:failed", () => {});
+bus.subscription("email").handler(UserCreated, () => { throw new Error("timed out"); });
+await bus.run({ idleTimeoutMs: 1 });
+await bus.close();
+END
+node bus.mjs\n`,
+    "",
+  ],
   jobs: [
     `${OPEN}for (const to of ["a@example.com", "b@example.com", "c@example.com"]) await queue.put({ to });\n`,
     "await queue.close();\n",
   ],
   "send-email": [`echo 'process.stdin.pipe(process.stdout);' > send-email.mjs\n`, ""],
+  bus: [
+    `import { Reject, RetryPolicy } from "localqueue";
+    import { BusTopology, defineEvent, EventBus } from "localqueue/bus";
+    const UserCreated = defineEvent("user.created");
+    const topology = new BusTopology({ email: [UserCreated], audit: ["*"] });
+    const bus = new EventBus("./data", { name: "app", topology });\n`,
+    "await bus.close();\n",
+  ],
+  subscriptions: [
+    `import { BusTopology, defineEvent, EventBus, listSubscriptions } from "localqueue/bus";
+    const UserCreated = defineEvent("user.created");
+    const bus = new EventBus("./data", { name: "app", topology: new BusTopology({ email: [UserCreated] }) });
+    await bus.dispatch(UserCreated({ userId: "123" }));\n`,
+    "await bus.close();\n",
+  ],
   worker: [
     `${OPEN}import { createServer } from "node:http";
     const server = createServer((_, response) => response.end("hello")).listen(0, "127.0.0.1");
@@ -70,6 +102,9 @@ function project(): string {
   writeFileSync(path.join(bin, "localqueue"), command, { mode: 0o755 });
   symlinkSync(path.resolve("."), path.join(directory, "node_modules", "localqueue"));
   symlinkSync(path.resolve("test/support/opentelemetry"), path.join(directory, "node_modules", "@opentelemetry"));
+  for (const name of ["zod", "valibot", "arktype"]) {
+    symlinkSync(path.resolve("node_modules", name), path.join(directory, "node_modules", name));
+  }
   writeFileSync(path.join(directory, "package.json"), `{ "type": "module" }`);
   return directory;
 }
@@ -77,7 +112,7 @@ function project(): string {
 /** Writes the program, compiled if need be; returns its file. */
 function write(block: DocBlock, directory: string): string {
   const name = `program-${block.where.replace(/\W/g, "-")}`;
-  const file = path.join(directory, `${name}.${block.language}`);
+  const file = path.join(directory, block.how.file ?? `${name}.${block.language}`);
   writeFileSync(file, programOf(block));
   if (block.language !== "ts") return file;
   const options = ["--strict", "--skipLibCheck", "--module", "nodenext", "--target", "es2023"];
@@ -180,12 +215,38 @@ describe("the documentation is complete", () => {
     execFileSync(process.execPath, ["scripts/lifecycle.mjs", "--check"]);
   });
 
-  test("every option is in the tables, and nothing else", () => {
-    const queue = knownOptions(() => new SimpleQueue("unused", { "?": 1 } as object));
-    const worker = knownOptions(() => new Worker(new SimpleQueue("unused"), () => {}, { "?": 1 } as object));
+  test("every option is in the tables, and nothing else", async () => {
+    const queue = await knownOptions(() => new SimpleQueue("unused", { "?": 1 } as object));
+    const worker = await knownOptions(() => new Worker(new SimpleQueue("unused"), () => {}, { "?": 1 } as object));
     expect(optionRows("docs/queue.md")).toEqual(queue);
     expect(optionRows("docs/worker.md")).toEqual(worker);
     expect(optionRows("README.md")).toEqual([...queue, ...worker].sort());
+  });
+
+  test("every option of the event bus is in the tables, and nothing else", async () => {
+    const unknown = { "of no option": 1 } as object;
+    const topology = new BusTopology({ audit: ["*"] });
+    const bus = new EventBus("unused", { topology });
+    expect(optionRows("docs/bus.md")).toEqual(
+      await knownOptions(() => new EventBus("unused", { topology, ...unknown })),
+    );
+    for (const [of, use] of Object.entries({
+      "`defineEvent`": () => defineEvent("a", undefined, unknown),
+      "an event": () => defineEvent("a")({}, unknown),
+      "`run`": () => bus.run(unknown),
+    })) {
+      expect(optionRowsOf("docs/bus.md", of)).toEqual(await knownOptions(use));
+    }
+    const text = readFileSync("docs/bus.md", "utf8");
+    const worker = await knownOptions(() => new Worker(new SimpleQueue("unused"), () => {}, unknown));
+    expect(worker.filter((name) => !text.includes(`\`${name}\``))).toEqual([]);
+  });
+
+  test("every reason why an event became a dead letter is explained", () => {
+    const text = readFileSync("docs/bus.md", "utf8");
+    const elsewhere = ["explicit_permanent_failure", "undecodable_payload", "legacy_unknown"];
+    const reasons = FAILURE_REASONS.filter((reason) => !elsewhere.includes(reason));
+    expect(reasons.filter((reason) => !text.includes(`| \`${reason}\` |`))).toEqual([]);
   });
 
   test("every option of the command line is in the tables, and nothing else", () => {
@@ -204,6 +265,12 @@ describe("the documentation is complete", () => {
       ["check", "Check"],
       ["backup", "Backup"],
       ["diagnostics", "Diagnostics"],
+      ["bus stats", "Bus stats"],
+      ["bus failed list", "Bus failed list"],
+      ["bus failed show", "Bus failed show"],
+      ["bus failed retry", "Bus failed retry"],
+      ["bus failed purge", "Bus failed purge"],
+      ["bus purge", "Bus purge"],
     ] as const) {
       const help = execFileSync(process.execPath, ["dist/cli/main.js", ...command.split(" "), "--help"], {
         encoding: "utf8",
@@ -263,10 +330,10 @@ describe("the documentation is complete", () => {
 });
 
 /** What the refusal of an unknown option lists. */
-function knownOptions(construct: () => unknown): string[] {
+async function knownOptions(use: () => unknown): Promise<string[]> {
   let message = "";
   try {
-    construct();
+    await use();
   } catch (error) {
     message = (error as Error).message;
   }
@@ -274,8 +341,16 @@ function knownOptions(construct: () => unknown): string[] {
 }
 
 function optionRows(page: string): string[] {
-  const section = readFileSync(page, "utf8").split("\n## Options\n")[1]?.split("\n## ")[0] ?? "";
-  return Array.from(section.matchAll(/^\| `(\w+)` \|/gm), ([, name]) => name as string).sort();
+  return namesIn(readFileSync(page, "utf8").split("\n## Options\n")[1]?.split("\n## ")[0] ?? "");
+}
+
+/** The rows of the table that begins with "option of …". */
+function optionRowsOf(page: string, of: string): string[] {
+  return namesIn(readFileSync(page, "utf8").split(`\n| option of ${of} |`)[1]?.split("\n\n")[0] ?? "");
+}
+
+function namesIn(table: string): string[] {
+  return Array.from(table.matchAll(/^\| `(\w+)` \|/gm), ([, name]) => name as string).sort();
 }
 
 function sourceFiles(): string[] {

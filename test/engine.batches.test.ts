@@ -53,6 +53,27 @@ test("where a COMMIT takes little, a transaction leaves half of the commands to 
   expect(transactions(driver.log)).toEqual([250, 125, 64, 61]);
 });
 
+test("an event for many queues counts as large for a transaction as all that it writes", () => {
+  const { engine, driver } = open();
+  const queues = ["a", "b", "c", "d"];
+  for (const jobId of ["1", "2", "3"]) engine.dispatch([{ payload: "x".repeat(MIB / 5), jobId, queues }]);
+  engine.run();
+  const written = driver.log.filter((sql) => sql === "COMMIT" || sql === SQL.putEvent);
+  expect(written.join()).toBe([1, 2, 3].flatMap(() => [...queues.map(() => SQL.putEvent), "COMMIT"]).join());
+});
+
+test("so does what is emitted with an ack", () => {
+  const { engine, driver } = open();
+  engine.putMany(["1", "2"]);
+  const claim = engine.claim({ limit: 2 });
+  engine.run();
+  driver.log.length = 0;
+  for (const lease of claim.claimed ?? [])
+    engine.emit(lease, [{ payload: "x".repeat(MIB / 5), jobId: `${lease.id}`, queues: ["a", "b", "c", "d"] }]);
+  engine.run();
+  expect(driver.log.filter((sql) => sql === "COMMIT")).toHaveLength(2);
+});
+
 test("a client is told that its batch is done only when all its commands are", () => {
   const { engine, driver } = open();
   const calls = Array.from({ length: 1500 }, () => engine.newCall());

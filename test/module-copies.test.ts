@@ -3,12 +3,16 @@ import path from "node:path";
 import { fileURLToPath, pathToFileURL } from "node:url";
 import { Worker as Thread } from "node:worker_threads";
 import * as localqueue from "localqueue";
+import * as bus from "localqueue/bus";
 import { expect, onTestFinished, test } from "vitest";
+import { readEnvelope, restore, writeEnvelope } from "../dist/bus/envelope.js";
+import { emitted, identityOf } from "../dist/bus/event.js";
+import { definitionsOf, isTopology } from "../dist/bus/topology.js";
 import { faultsOf, select } from "./support/inspect.ts";
 import { tempDirectory } from "./support/temp.ts";
 import { until } from "./support/until.ts";
 
-type Package = typeof localqueue;
+type Package = typeof localqueue & typeof bus;
 
 const root = fileURLToPath(new URL("..", import.meta.url));
 
@@ -18,8 +22,10 @@ async function secondCopy(): Promise<Package> {
   fs.cpSync(path.join(root, "dist"), path.join(directory, "dist"), { recursive: true });
   fs.writeFileSync(path.join(directory, "package.json"), '{ "type": "module" }');
   fs.symlinkSync(path.join(root, "node_modules"), path.join(directory, "node_modules"));
-  const copy: Package = await import(pathToFileURL(path.join(directory, "dist/index.js")).href);
+  const load = (entry: string) => import(pathToFileURL(path.join(directory, "dist", entry)).href);
+  const copy: Package = { ...(await load("index.js")), ...(await load("bus/index.js")) };
   expect(copy.SimpleQueue).not.toBe(localqueue.SimpleQueue);
+  expect(copy.defineEvent).not.toBe(bus.defineEvent);
   return copy;
 }
 
@@ -119,6 +125,29 @@ test("items, retry policies and what handlers throw are recognised when they com
     { job_id: "b", status: 3, failure_category: "spam", max_attempts: 10 },
     { job_id: "c", status: 0, failure_category: null, max_attempts: 10 },
   ]);
+});
+
+test("events, their definitions and topologies are recognised when they come from another copy", async () => {
+  const other = await secondCopy();
+  const length: bus.StandardSchema<{ text: string }, { text: number }> = {
+    "~standard": {
+      version: 1,
+      vendor: "test",
+      validate: (value) => ({ value: { text: (value as { text: string }).text.length } }),
+    },
+  };
+  const Theirs = other.defineEvent("measured", length, { identity: ["text"] });
+  const Ours = bus.defineEvent("measured", length, { identity: ["text"] });
+  const event = Theirs({ text: "four" });
+  expect(Ours.from(event, { text: "five" })).toMatchObject({ correlationId: event.id, causationId: event.id });
+  expect(emitted(event, Ours({ text: "five" })).causationId).not.toBe(event.causationId);
+  expect(identityOf(event)).toEqual(identityOf(Ours({ text: "four" })));
+  expect(restore(readEnvelope(writeEnvelope(event)), Theirs)).toMatchObject({ id: event.id, data: { text: 4 } });
+
+  expect(new bus.BusTopology({ email: [Theirs] }).subscriptionsFor("measured")).toEqual(["email"]);
+  const topology = new other.BusTopology({ email: [Ours] });
+  expect(isTopology(topology)).toBe(true); // of another class
+  expect(definitionsOf(topology as never).get("measured")).toBe(Ours);
 });
 
 test("two threads that use the package on one database share it like two processes", async () => {

@@ -197,11 +197,15 @@ describe.runIf(fs.existsSync(IO))("the pages that are read", () => {
     transaction("recount", () => transitions.stats("q"));
     delete read["recount"];
     transaction("put", () => transitions.put("q", job, now));
+    const event = { ...job, jobId: "event", queues: ["q", "r"], identity: { key: "k", fingerprint: "f" } };
+    transaction("dispatch", () => transitions.dispatch([event], now));
+    transaction("dispatch what is there", () => transitions.dispatch([{ ...event, jobId: "other" }], now));
     transaction("put delayed", () => transitions.put("q", delayed, now));
     transaction("look", () => transitions.look("q"));
     const claimed = transaction("claim", () => transitions.claim("q", 50, null));
     transaction("renew", () => transitions.renew("q", claimed ?? { id: 0, receipt: "" }, 50));
     transaction("ack", () => transitions.settle("q", claimed ?? { id: 0, receipt: "" }, { event: "ack" }));
+    transaction("emit", () => transitions.emit(claimed?.id ?? 0, [{ ...event, jobId: "child" }], now));
     transaction("stats", () => transitions.stats("q"));
     now++;
     transaction("promote", () => transitions.promote("q"));

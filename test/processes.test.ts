@@ -109,6 +109,47 @@ test("two processes that put the same jobIds at the same time get the same ids, 
   expect(faultsOf(location)).toEqual([]);
 });
 
+test.each(["the same payload", "another payload"])(
+  "of two processes that dispatch an event of one identity at the same time, with %s, one stores it",
+  async (payload) => {
+    const location = tempDirectory();
+    const programs = [0, 1].map(() => new Program("dispatch.mjs", { location }));
+    for (const program of programs) await program.hears("ready");
+    const queues = ["a", "b", "c"];
+    for (let round = 0; round < 30; round++) {
+      programs.forEach((program, i) => {
+        const fingerprint = payload === "the same payload" ? "f" : `f${i}`;
+        const identity = { key: `key ${round}`, fingerprint };
+        const jobId = `${round} of ${i}`;
+        program.tell({
+          payload: "{}",
+          jobId,
+          queues: i === 0 ? queues : queues.toReversed(),
+          identity,
+          maxAttempts: 4,
+        });
+      });
+      const outcomes = await Promise.all(programs.map((program) => program.hears("dispatched")));
+      const stored = outcomes.filter(({ outcomes }) =>
+        (outcomes as { inserted: boolean }[])?.every((one) => one.inserted),
+      );
+      expect(stored).toHaveLength(1);
+      const [other] = outcomes.filter((one) => one !== stored[0]);
+      if (payload === "another payload") expect(other).toMatchObject({ code: "DEDUPLICATION_CONFLICT" });
+      else {
+        const ids = (message: unknown) =>
+          (message as { outcomes: { id: number }[] }).outcomes.map(({ id }) => id).sort();
+        expect(ids(other)).toEqual(ids(stored[0]));
+      }
+    }
+    await Promise.all(programs.map((program) => program.end()));
+    expect(
+      select(location, "SELECT queue, count(*) AS jobs, count(DISTINCT dedup_key) AS keys FROM messages GROUP BY 1"),
+    ).toEqual(queues.map((queue) => ({ queue, jobs: 30, keys: 30 })));
+    expect(faultsOf(location)).toEqual([]);
+  },
+);
+
 test("a process that waits for a job gets it soon after another process put it", async () => {
   const location = tempDirectory();
   const consumer = new RemoteQueue(location);

@@ -156,6 +156,7 @@ describe("closing a queue with a worker", () => {
       started = true;
       await finished;
       await queue.put("follow-up");
+      await queue.putMany(["another", "and another"]);
     });
     const running = worker.run();
     await until(() => started);
@@ -170,7 +171,7 @@ describe("closing a queue with a worker", () => {
     finish();
     await closing;
     await running;
-    expect(await openQueue({ directory }).stats()).toEqual({ ready: 2, processing: 0, acked: 1, failed: 0 });
+    expect(await openQueue({ directory }).stats()).toEqual({ ready: 4, processing: 0, acked: 1, failed: 0 });
   });
 
   test("ends a worker that waits for work", async () => {

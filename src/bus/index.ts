@@ -13,6 +13,7 @@ export type { EventContext } from "./event-context.ts";
 export type { EventBusEvents } from "./event-work.ts";
 export type { FailedDelivery } from "./failed-delivery.ts";
 export type { EventHandler, HandlerResult } from "./handlers.ts";
+export { type ListSubscriptionsOptions, listSubscriptions, type SubscriptionStats } from "./list-subscriptions.ts";
 export type { SchemaIssue, SchemaResult, StandardSchema } from "./standard-schema.ts";
-export { Subscription } from "./subscription.ts";
+export type { Subscription } from "./subscription.ts";
 export { BusTopology, type EventPattern } from "./topology.ts";

@@ -17,13 +17,18 @@ export interface SubscriptionInternals {
   readonly maxRetries: number;
 }
 
+/** For the bus alone: users have a subscription from `bus.subscription(name)`. */
+export let openSubscription: <Context extends object>(internals: SubscriptionInternals) => Subscription<Context>;
+
 /** One subscription of a bus, in this process: its handlers, its dead letters, how it is doing. */
 export class Subscription<Context extends object = object> {
+  static {
+    openSubscription = (internals) => new Subscription(internals);
+  }
   readonly name: string;
   readonly #internals: SubscriptionInternals;
 
-  /** Made by `bus.subscription(name)`. */
-  constructor(internals: SubscriptionInternals) {
+  private constructor(internals: SubscriptionInternals) {
     this.name = internals.consumption.subscription;
     this.#internals = internals;
   }

@@ -13,10 +13,12 @@ const MILLISECONDS_FROM = 20_000_000_000;
 const ISO =
   /^(\d{4})-(\d\d)-(\d\d)(?:[Tt _](\d\d):(\d\d)(?::(\d\d)(?:[.,](\d{1,9}))?)?(Z|z|[+-]\d\d(?::?\d\d(?::?\d\d)?)?)?)?$/;
 
+const FIRST_MS = Date.parse("0001-01-01T00:00:00Z");
+const LAST_MS = Date.parse("9999-12-31T23:59:59.999Z");
+
 /** Years of four digits are all that Python and ISO 8601 can write. */
 export function isWritable(date: Date): boolean {
-  const time = date.getTime();
-  return time >= Date.parse("0001-01-01T00:00:00Z") && time <= Date.parse("9999-12-31T23:59:59.999Z");
+  return date.getTime() >= FIRST_MS && date.getTime() <= LAST_MS;
 }
 
 /** As `isoformat()` of Python has it: a fraction only if there is one, of six digits, and no `Z`. */

@@ -66,6 +66,14 @@ export class Arguments {
     return this.#values.get(option);
   }
 
+  /** Those of the options that were typed, with their values, to be typed again. */
+  typed(...options: readonly string[]): string[] {
+    return options.flatMap((option) => {
+      const value = this.text(option);
+      return value === undefined ? [] : [`--${option}`, value];
+    });
+  }
+
   /** Whether a switch is on. */
   has(option: string): boolean {
     return this.#values.has(option);
@@ -95,12 +103,14 @@ export class Arguments {
     throw new Misuse(`Expected --${option} to be a duration like 90s, 15m, 12h, 30d or 2w, got "${text}".`);
   }
 
-  /** The operands after the first, which are ids of jobs. */
+  /** The operands after the first, which are ids of dead letters. */
   get ids(): number[] {
     return this.operands.slice(1).map((text) => {
       const id = /^\d{1,16}$/.test(text) ? Number(text) : 0;
       if (id > 0 && Number.isSafeInteger(id)) return id;
-      throw new Misuse(`"${text}" is no id of a job, which is an integer from 1. Usage: ${usage(this.#syntax)}`);
+      throw new Misuse(
+        `"${text}" is no id of a dead letter, which is an integer from 1. Usage: ${usage(this.#syntax)}`,
+      );
     });
   }
 

@@ -2,7 +2,7 @@ import { type Command, JSON_REPORT, QUEUE } from "./command.ts";
 import { EXIT, Misuse } from "./failures.ts";
 import { runLong } from "./long-task.ts";
 import { print, printJson } from "./output.ts";
-import { again } from "./queue-access.ts";
+import { again, inspect } from "./queue-access.ts";
 import { seconds, size } from "./wording.ts";
 
 export const backup: Command = {
@@ -18,7 +18,9 @@ export const backup: Command = {
     const { location, operands } = args;
     const directory = operands[1];
     if (!directory) throw new Misuse(`Say where to: ${again(args, "backup")} ./backups/monday`);
-    const result = await runLong(args, "Backing up", (queue, onProgress) => queue.backup(directory, { onProgress }));
+    const result = await runLong(inspect, args, "Backing up", (queue, onProgress) =>
+      queue.backup(directory, { onProgress }),
+    );
     if (args.has("json")) printJson(result);
     else {
       const { databaseSizeBytes, elapsedMs } = result;

@@ -2,6 +2,7 @@ import { type Command, JSON_REPORT, QUEUE } from "./command.ts";
 import { EXIT } from "./failures.ts";
 import { runLong } from "./long-task.ts";
 import { paint, print, printJson } from "./output.ts";
+import { inspect } from "./queue-access.ts";
 import { printable, seconds } from "./wording.ts";
 
 export const check: Command = {
@@ -23,7 +24,7 @@ export const check: Command = {
       mode: args.has("quick") ? "quick" : "full",
       maxErrors: args.integerFrom("max-errors", 1, 1_000, 100),
     } as const;
-    const result = await runLong(args, "Checking", (queue, onProgress) =>
+    const result = await runLong(inspect, args, "Checking", (queue, onProgress) =>
       queue.checkIntegrity({ ...options, onProgress }),
     );
     if (args.has("json")) printJson(result);

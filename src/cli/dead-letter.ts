@@ -1,28 +1,38 @@
 import { isUtf8 } from "node:buffer";
-import type { FailedMessage } from "../index.ts";
-import { printable } from "./wording.ts";
+import type { FailedDetails } from "../index.ts";
+import type { Place } from "./place.ts";
+import { printable, shortened } from "./wording.ts";
 
-type DeadLetter = FailedMessage<Uint8Array>;
-
+/** Something must be left for the rest of a line. */
+const LONGEST_CAUSE = 30;
 const LONGEST_TEXT = 20_000;
 const LONGEST_DUMP = 256;
 const BYTES_PER_LINE = 16;
 
 /**
- * A line of JSON, with the payload as `data` if it is JSON, else as `payloadBase64`. The payload's own text is inserted:
- * parsing and writing it again could change it.
+ * A line of JSON, with the payload under its name if it is JSON, else as `payloadBase64`. The payload's own text is
+ * inserted: parsing and writing it again could change it.
  */
-export function jsonOf(letter: DeadLetter): string {
-  const { id, attempts, reason, category = null, lastError = null, jobId = null, createdAt, updatedAt } = letter;
-  const report = JSON.stringify({ id, jobId, attempts, reason, category, lastError, createdAt, updatedAt });
+export function jsonOf<Letter extends FailedDetails>(
+  { about, payload: [, name] }: Place<Letter>,
+  letter: Letter,
+): string {
+  const { id, attempts, reason, category, lastError, createdAt, updatedAt } = letter;
+  const members = { id, ...about(letter), attempts, reason, category, lastError, createdAt, updatedAt };
+  const report = JSON.stringify(members, (_, value) => value ?? null);
   const { json, bytes } = payloadOf(letter);
   const payload =
-    json === undefined ? `"payloadBase64":"${bytes.toString("base64")}"` : `"data":${json.replace(/[\r\n]+/g, " ")}`; // line breaks in JSON are white space
+    json === undefined ? `"payloadBase64":"${bytes.toString("base64")}"` : `"${name}":${json.replace(/[\r\n]+/g, " ")}`; // line breaks in JSON are white space
   return `${report.slice(0, -1)},${payload}}`;
 }
 
+/** The reason, and the category if there is one. */
+export function causeOf({ reason, category }: FailedDetails): string {
+  return category === undefined ? reason : shortened(`${reason}/${category}`, LONGEST_CAUSE);
+}
+
 /** What kind of payload it is, and its lines: JSON, another text, or bytes. */
-export function previewOf(letter: DeadLetter): { readonly kind: string; readonly lines: readonly string[] } {
+export function previewOf(letter: FailedDetails): { readonly kind: string; readonly lines: readonly string[] } {
   const { json, text, bytes } = payloadOf(letter);
   if (text === undefined) return { kind: "bytes", lines: hexLines(bytes) };
   const kind = json === undefined ? "text that is not JSON" : "JSON";
@@ -40,7 +50,7 @@ interface Payload {
   readonly json: string | undefined;
 }
 
-function payloadOf({ rawPayload }: DeadLetter): Payload {
+function payloadOf({ rawPayload }: FailedDetails): Payload {
   const bytes = Buffer.from(rawPayload.buffer, rawPayload.byteOffset, rawPayload.byteLength);
   const text = isUtf8(bytes) ? bytes.toString() : undefined;
   try {

@@ -2,7 +2,7 @@ import { type Command, JSON_REPORT, QUEUE } from "./command.ts";
 import { EXIT } from "./failures.ts";
 import { paint, print, printJson } from "./output.ts";
 import { inspect, queueTitle } from "./queue-access.ts";
-import { duration, grouped, printable, size } from "./wording.ts";
+import { duration, grouped, labelOf, printable, size } from "./wording.ts";
 
 export const diagnostics: Command = {
   name: "diagnostics",
@@ -33,11 +33,6 @@ export const diagnostics: Command = {
 /** What is no fact of the file, but of the queue object, the connection and the engine of this very command. */
 const ABOUT_THIS_COMMAND =
   /^(schemaVersion|queueName|serializer|lease|max|available|synchronous|durability|busy|group|lock|wakeUps|timer|walHeld|longest)/;
-
-/** "walSizeBytes" as "wal size": the unit is with the value. */
-function labelOf(name: string): string {
-  return name.replace(/(Ms|Bytes)$/, "").replace(/[A-Z]/g, (letter) => ` ${letter.toLowerCase()}`);
-}
 
 function textOf(name: string, value: unknown): string {
   if (value === null || value === undefined) return "-";

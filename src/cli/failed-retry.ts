@@ -1,21 +1,14 @@
+import type { FailedDetails } from "../index.ts";
 import type { Command } from "./command.ts";
-import { SELECTION, treatSelected } from "./failed-selection.ts";
+import { selecting } from "./failed-selection.ts";
+import type { Place } from "./place.ts";
 
-export const failedRetry: Command = {
-  name: "failed retry",
-  summary: "Make dead letters ready again, with as many deliveries as when they were put.",
-  operands: "<location> [ID…]",
-  options: SELECTION,
-  examples: [
-    "localqueue failed retry ./data 17 23",
-    "localqueue failed retry ./data --reason retries_exhausted",
-    "localqueue failed retry ./data --queue emails --all",
-  ],
-  run: (args) =>
-    treatSelected(args, {
-      command: "failed retry",
-      counted: "retried",
-      told: "ready again:",
-      treat: (queue, which) => queue.retryFailed("id" in which ? which.id : which),
-    }),
-};
+export function failedRetry<Letter extends FailedDetails>(place: Place<Letter>): Command {
+  return selecting(place, {
+    action: "retry",
+    summary: `Make dead letters of a ${place.kind} ready again, with as many deliveries as when they were put.`,
+    counted: "retried",
+    told: "ready again:",
+    treat: (holder, which) => holder.retryFailed(which),
+  });
+}

@@ -2,6 +2,7 @@
 import { readFileSync } from "node:fs";
 import { readArguments } from "./arguments.ts";
 import { backup } from "./backup.ts";
+import { busStats } from "./bus-stats.ts";
 import { check } from "./check.ts";
 import type { Command } from "./command.ts";
 import { demo } from "./demo.ts";
@@ -15,7 +16,9 @@ import { helpOf, overview } from "./help.ts";
 import { bearClosedPipes, print, tell } from "./output.ts";
 import { purge } from "./purge.ts";
 import { put } from "./put.ts";
+import { IN_QUEUE } from "./queue-place.ts";
 import { stats } from "./stats.ts";
+import { IN_SUBSCRIPTION } from "./subscription-place.ts";
 import { vacuum } from "./vacuum.ts";
 import { nearest } from "./wording.ts";
 import { work } from "./work.ts";
@@ -26,15 +29,21 @@ const COMMANDS: readonly Command[] = [
   put,
   work,
   stats,
-  failedList,
-  failedShow,
-  failedRetry,
-  failedPurge,
-  purge,
+  failedList(IN_QUEUE),
+  failedShow(IN_QUEUE),
+  failedRetry(IN_QUEUE),
+  failedPurge(IN_QUEUE),
+  purge(IN_QUEUE),
   vacuum,
   check,
   backup,
   diagnostics,
+  busStats,
+  failedList(IN_SUBSCRIPTION),
+  failedShow(IN_SUBSCRIPTION),
+  failedRetry(IN_SUBSCRIPTION),
+  failedPurge(IN_SUBSCRIPTION),
+  purge(IN_SUBSCRIPTION),
 ];
 
 bearClosedPipes();
@@ -60,15 +69,26 @@ async function run(words: readonly string[]): Promise<number> {
     case "-h":
       return show(overview(COMMANDS));
     case "help":
-      return rest[0] === undefined ? show(overview(COMMANDS)) : run([...rest.slice(0, 2), "--help"]);
+      return rest[0] === undefined ? show(overview(COMMANDS)) : run([...rest.slice(0, 3), "--help"]);
     case "--version":
       return show(JSON.parse(readFileSync(new URL("../../package.json", import.meta.url), "utf8")).version);
   }
-  const group = COMMANDS.filter((one) => one.name.startsWith(`${name} `));
-  if (group.length > 0 && ["--help", "-h"].includes(rest[0] ?? "")) return show(overview(group, name));
-  const command = group.length > 0 ? find(words.slice(0, 2).join(" "), group) : find(name, COMMANDS);
-  const args = readArguments(command, words.slice(command.name.split(" ").length));
-  return args === "help" ? show(helpOf(command)) : command.run(args);
+  return find(words, 1, COMMANDS);
+}
+
+/** Looks among the commands for the one that the first words name, then among those with one word more. */
+async function find(words: readonly string[], length: number, commands: readonly Command[]): Promise<number> {
+  const name = words.slice(0, length).join(" ");
+  const command = commands.find((one) => one.name === name);
+  if (command !== undefined) {
+    const args = readArguments(command, words.slice(length));
+    return args === "help" ? show(helpOf(command)) : command.run(args);
+  }
+  const group = commands.filter((one) => one.name.startsWith(`${name} `));
+  if (group.length === 0) throw unknownCommand(name, length, commands);
+  if (["--help", "-h"].includes(words[length] ?? "")) return show(overview(group, name));
+  if (words.length === length) throw new Misuse(`Say what to do. ${listed(group)}`);
+  return find(words, length + 1, group);
 }
 
 function show(text: string): number {
@@ -76,15 +96,17 @@ function show(text: string): number {
   return EXIT.done;
 }
 
-function find(name: string, commands: readonly Command[]): Command {
-  const command = commands.find((one) => one.name === name);
-  if (command !== undefined) return command;
+function unknownCommand(name: string, length: number, commands: readonly Command[]): Misuse {
   if (name.startsWith("-")) {
-    throw new Misuse(`Unknown option "${name}". A command comes first: localqueue <command> <location>`);
+    return new Misuse(`Unknown option "${name}". A command comes first: localqueue <command> <location>`);
   }
-  const names = commands.map((one) => one.name);
-  const all = `The commands are ${names.join(", ")}.`;
-  if (commands.every((one) => one.name.startsWith(`${name} `))) throw new Misuse(`Say what to do. ${all}`);
+  const names = commands.map((one) => one.name.split(" ").slice(0, length).join(" "));
   const meant = nearest(name, names);
-  throw new Misuse(`Unknown command "${name}". ${meant === undefined ? all : `Did you mean "${meant}"?`}`);
+  return new Misuse(
+    `Unknown command "${name}". ${meant === undefined ? listed(commands) : `Did you mean "${meant}"?`}`,
+  );
+}
+
+function listed(commands: readonly Command[]): string {
+  return `The commands are ${commands.map(({ name }) => name).join(", ")}.`;
 }

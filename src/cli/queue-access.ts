@@ -3,7 +3,8 @@ import path from "node:path";
 import { fileURLToPath } from "node:url";
 import { type Serializer, SimpleQueue, type SimpleQueueOptions } from "../index.ts";
 import type { Arguments } from "./arguments.ts";
-import { checked, checkedLater, Failure } from "./failures.ts";
+import { checked, checkedLater, Failure, Misuse } from "./failures.ts";
+import type { Closable } from "./place.ts";
 import { printable, shellLine } from "./wording.ts";
 
 /**
@@ -19,7 +20,12 @@ export const BYTES: Serializer<Uint8Array> = { encode: (bytes) => bytes, decode:
 /** The queue that the arguments name. */
 export function openQueue<T>(args: Arguments, options: SimpleQueueOptions<T> = {}): SimpleQueue<T> {
   const { location } = args;
-  return checked(() => new SimpleQueue(location, { ...options, name: args.text("queue") }));
+  const name = args.text("queue");
+  if (name?.startsWith("__bus__:")) {
+    const line = shellLine(["localqueue", "bus", "stats", location]);
+    throw new Misuse(`Queues like "__bus__:…" belong to event buses. Type ${line}, or localqueue bus --help.`);
+  }
+  return checked(() => new SimpleQueue(location, { ...options, name }));
 }
 
 export function queueName(args: Arguments): string {
@@ -31,20 +37,22 @@ export function queueTitle(args: Arguments): string {
   return printable(`Queue "${queueName(args)}" of ${args.location}`);
 }
 
-/** The line to type for another command on the same queue. */
+/** The line to type for another command on the same queue, or subscription. */
 export function again(args: Arguments, command: string, ...more: readonly string[]): string {
-  const queue = args.text("queue");
-  const name = queue === undefined ? [] : ["--queue", queue];
-  return shellLine(["localqueue", ...command.split(" "), args.location, ...name, ...more]);
+  const names = args.typed("queue", "subscription", "bus");
+  return shellLine(["localqueue", ...command.split(" "), args.location, ...names, ...more]);
 }
 
 /** Uses the queue that the arguments name, for a report: it must be there, and nothing is created. */
-export async function inspect<T>(args: Arguments, look: (queue: SimpleQueue<Uint8Array>) => Promise<T>): Promise<T> {
+export async function inspect<T>(
+  args: Arguments,
+  look: (queue: SimpleQueue<Uint8Array>, owner: Closable) => Promise<T>,
+): Promise<T> {
   const queue = openQueue(args, { serializer: BYTES });
   try {
     if (!hasDatabase(args.location))
       throw new Failure(`There is no queue in ${args.location}: it has no localqueue.db.`);
-    return await checkedLater(look(queue));
+    return await checkedLater(look(queue, queue));
   } finally {
     await queue.close();
   }

@@ -1,7 +1,7 @@
 import type { Arguments } from "./arguments.ts";
 import { outgrown } from "./outgrown.ts";
 import { paint } from "./output.ts";
-import { queueTitle } from "./queue-access.ts";
+import { again, queueTitle } from "./queue-access.ts";
 import { graph, type StatsHistory, type Tick } from "./stats-history.ts";
 import { grouped } from "./wording.ts";
 
@@ -29,7 +29,7 @@ export function viewOf(args: Arguments, history: StatsHistory, latest: Tick, col
     const count = label === "failed" && failed > 0 ? paint("red", number) : number;
     return `${label.padEnd(LABEL_WIDTH)}  ${count}  ${paint("cyan", graph(values))}`;
   });
-  const warning = outgrown(latest, args);
+  const warning = outgrown(latest, again(args, "purge"));
   return [
     paint("bold", queueTitle(args)),
     `${at.toISOString()}, Ctrl-C ends`,

@@ -3,6 +3,7 @@ import type { SimpleQueue } from "../index.ts";
 import type { Arguments } from "./arguments.ts";
 import { outgrown } from "./outgrown.ts";
 import { isScreen, print, printJson, tell } from "./output.ts";
+import { again } from "./queue-access.ts";
 import { Screen } from "./screen.ts";
 import { onFirstSignal } from "./signals.ts";
 import { StatsHistory, type Tick } from "./stats-history.ts";
@@ -45,7 +46,7 @@ function lineByLine(args: Arguments): (tick: Tick) => void {
     const counts = Object.entries({ ready, processing, acked, failed }).map(([state, n]) => `${state} ${grouped(n)}`);
     const rates = [`puts/s ${rateText(putsPerSecond)}`, `acks/s ${rateText(acksPerSecond)}`];
     print([at.toISOString(), ...counts, ...rates].join("  "));
-    const warning = hasWarned ? undefined : outgrown(tick, args);
+    const warning = hasWarned ? undefined : outgrown(tick, again(args, "purge"));
     if (warning !== undefined) tell(warning);
     hasWarned ||= warning !== undefined;
   };

@@ -59,6 +59,6 @@ function report(args: Arguments, counts: QueueStats): void {
     print(queueTitle(args));
     for (const [state, count] of rows) print(`${state.padEnd(10)}  ${count.padStart(width)}`);
   }
-  const warning = outgrown(counts, args);
+  const warning = outgrown(counts, again(args, "purge"));
   if (warning !== undefined) tell(warning);
 }

@@ -2,6 +2,7 @@ import { type Command, JSON_REPORT, QUEUE } from "./command.ts";
 import { EXIT } from "./failures.ts";
 import { runLong } from "./long-task.ts";
 import { print, printJson } from "./output.ts";
+import { inspect } from "./queue-access.ts";
 import { seconds } from "./wording.ts";
 
 export const vacuum: Command = {
@@ -18,7 +19,7 @@ export const vacuum: Command = {
   async run(args) {
     args.atMost(1);
     const startedAt = performance.now();
-    await runLong(args, "Vacuuming", (queue) => queue.vacuum());
+    await runLong(inspect, args, "Vacuuming", (queue) => queue.vacuum());
     const elapsedMs = Math.round(performance.now() - startedAt);
     if (args.has("json")) printJson({ elapsedMs });
     else print(`${args.location} has been vacuumed in ${seconds(elapsedMs)}`);

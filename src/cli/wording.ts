@@ -3,9 +3,9 @@ export function grouped(count: number): string {
   return count.toLocaleString("en-US");
 }
 
-/** "1 job", "2 jobs". */
-export function jobs(count: number): string {
-  return `${grouped(count)} ${count === 1 ? "job" : "jobs"}`;
+/** "1 job", "2 jobs"; with another unit "2 events". */
+export function jobs(count: number, unit = "job"): string {
+  return `${grouped(count)} ${unit}${count === 1 ? "" : "s"}`;
 }
 
 /** Milliseconds as "0.3 s". */
@@ -34,6 +34,11 @@ export function size(bytes: number): string {
 /** "2026-03-01 12:00:40Z". */
 export function moment(date: Date): string {
   return `${date.toISOString().slice(0, 19).replace("T", " ")}Z`;
+}
+
+/** "walSizeBytes" as "wal size": the unit is with the value. */
+export function labelOf(name: string): string {
+  return name.replace(/(Ms|Bytes)$/, "").replace(/[A-Z]/g, (letter) => ` ${letter.toLowerCase()}`);
 }
 
 /** No longer than `length`. */

@@ -10,6 +10,7 @@ import {
   type BackupReport,
   type ChannelMessages,
   type ClaimMessage,
+  DeduplicationConflictError,
   EmptyError,
   type EngineCounts,
   type Enqueued,
@@ -270,6 +271,7 @@ async function care(queue: SimpleQueue<Email>): Promise<void> {
 function explain(error: unknown): LocalQueueErrorCode | "unknown" {
   if (error instanceof EmptyError) same<typeof error.code, "EMPTY">();
   if (error instanceof FullError) same<typeof error.code, "FULL">();
+  if (error instanceof DeduplicationConflictError) same<typeof error.code, "DEDUPLICATION_CONFLICT">();
   if (error instanceof NotFoundError) same<typeof error.code, "NOT_FOUND">();
   if (error instanceof LeaseExpiredError) same<typeof error.code, "LEASE_EXPIRED">();
   if (error instanceof QueueClosedError) same<typeof error.code, "CLOSED">();

@@ -17,14 +17,16 @@ const CHECKPOINT_PAGES = 4000;
 export class Limit {
   #db;
   #statements;
-  #held = [];
+  /** By queue. */
+  #held = new Map();
 
   constructor(directory, { fsync = false, checkpoints = true } = {}) {
     this.#db = loadDriver().open(path.join(directory, "localqueue.db"));
     this.#db.exec(`PRAGMA synchronous = ${fsync ? "FULL" : "NORMAL"}`);
     this.#db.exec(`PRAGMA wal_autocheckpoint = ${checkpoints ? CHECKPOINT_PAGES : 0}`);
     const prepare = (name) => this.#db.prepare(SQL[name]);
-    this.#statements = { put: prepare("put"), claim: prepare("claim"), ack: prepare("ack"), count: prepare("count") };
+    const names = ["put", "putEvent", "claim", "ack", "count"];
+    this.#statements = Object.fromEntries(names.map((name) => [name, prepare(name)]));
   }
 
   /** Puts so many jobs in one transaction. */
@@ -36,20 +38,35 @@ export class Limit {
     this.#commit();
   }
 
-  /** In one transaction: acknowledges what the turn before claimed, and claims so many jobs. */
-  turn(jobs, read) {
+  /** Puts events with these ids into all of the queues, in one transaction. */
+  fanOut(payload, ids, queues) {
     this.#begin();
     const now = Date.now();
-    for (const lease of this.#held) this.#ack(lease, now);
-    const claimed = [];
-    for (let i = 0; i < jobs; i++) {
-      const { payload, ...lease } = this.#claim(now);
-      read(payload);
-      claimed.push(lease);
+    const event = { payload, maxAttempts: 4, context: null, key: null, fingerprint: null, now };
+    for (const jobId of ids) {
+      for (const queue of queues) this.#statements.putEvent.run({ ...event, jobId, queue });
     }
-    this.#count({ ready: -jobs, processing: jobs - this.#held.length, acked: this.#held.length }, now);
+    for (const queue of queues) this.#count({ ready: ids.length }, now, queue);
     this.#commit();
-    this.#held = claimed;
+  }
+
+  /** In one transaction, for each queue: acknowledges what the turn before claimed, and claims so many jobs. */
+  turn(jobs, read, queues = [QUEUE]) {
+    this.#begin();
+    const now = Date.now();
+    for (const queue of queues) {
+      const held = this.#held.get(queue) ?? [];
+      for (const lease of held) this.#ack(lease, now, queue);
+      const claimed = [];
+      for (let i = 0; i < jobs; i++) {
+        const { payload, ...lease } = this.#claim(now, queue);
+        read(payload);
+        claimed.push(lease);
+      }
+      this.#count({ ready: -jobs, processing: jobs - held.length, acked: held.length }, now, queue);
+      this.#held.set(queue, claimed);
+    }
+    this.#commit();
   }
 
   /** Puts a job, claims one and acknowledges it; returns the milliseconds that the claim's statement took. */
@@ -87,19 +104,19 @@ export class Limit {
     this.#statements.put.run({ queue: QUEUE, payload, maxAttempts: 4, delayMs: 0, jobId: null, now });
   }
 
-  #claim(now) {
+  #claim(now, queue = QUEUE) {
     const receipt = randomUUID();
-    const [row] = this.#statements.claim.all({ queue: QUEUE, leaseMs: 60_000, budget: null, now, receipt, text: 1 });
+    const [row] = this.#statements.claim.all({ queue, leaseMs: 60_000, budget: null, now, receipt, text: 1 });
     return { id: row.id, receipt, payload: row.payload };
   }
 
-  #ack({ id, receipt }, now) {
-    const { changes } = this.#statements.ack.run({ id, queue: QUEUE, receipt, now });
+  #ack({ id, receipt }, now, queue = QUEUE) {
+    const { changes } = this.#statements.ack.run({ id, queue, receipt, now });
     if (changes !== 1) throw new Error(`The limit could not acknowledge job ${id}.`);
   }
 
-  #count(moves, now) {
-    this.#statements.count.run({ queue: QUEUE, ready: 0, processing: 0, acked: 0, failed: 0, ...moves, now });
+  #count(moves, now, queue = QUEUE) {
+    this.#statements.count.run({ queue, ready: 0, processing: 0, acked: 0, failed: 0, ...moves, now });
   }
 }
 
