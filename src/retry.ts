@@ -1,3 +1,4 @@
+import { isDeepStrictEqual } from "node:util";
 import { brand, hasBrand } from "./brand.ts";
 import {
   anyText,
@@ -47,25 +48,24 @@ export class RetryPolicy {
   /** Deliveries in all; `undefined` = as many as the job was given when it was put. */
   readonly maxAttempts: number | undefined;
 
-  private constructor(maxAttempts: number | undefined, delayMs: DelayOf) {
+  private constructor(maxAttempts: number | undefined, delays: Delays) {
     this.maxAttempts = maxAttempts;
-    Object.defineProperty(this, POLICY, { value: delayMs }); // hidden: a policy is to be passed on, not to be called
+    // Hidden: a policy is to be passed on, not to be called.
+    Object.defineProperty(this, POLICY, { value: Object.assign(delayBy(delays), delays) });
   }
 
   /** Delays that grow: 2 s, 8 s, 32 s, … up to 10 minutes by default, each shortened by up to half at random. */
   static exponential(options?: ExponentialOptions): RetryPolicy {
     const { initialMs, factor, maxMs, jitter, maxAttempts } = readExponentialOptions(options);
     if (maxMs < initialMs) throw outOfRange("maxMs", `at least \`initialMs\`, which is ${initialMs}`, maxMs);
-    return new RetryPolicy(maxAttempts, (attempt) => {
-      const delay = Math.min(initialMs * factor ** (attempt - 1), maxMs);
-      return Math.round(jitter ? delay * (0.5 + Math.random() / 2) : delay);
-    });
+    return new RetryPolicy(maxAttempts, { initialMs, factor, maxMs, jitter });
   }
 
   /** The same delay each time, in milliseconds. */
   static fixed(ms: number, options?: AttemptOptions): RetryPolicy {
     const delay = whole.delayMs(ms, "ms");
-    return new RetryPolicy(readAttemptOptions(options).maxAttempts, () => delay);
+    const delays = { initialMs: delay, factor: 1, maxMs: delay, jitter: false };
+    return new RetryPolicy(readAttemptOptions(options).maxAttempts, delays);
   }
 
   /** No delay. */
@@ -74,7 +74,21 @@ export class RetryPolicy {
   }
 }
 
-type DelayOf = (attempt: number) => number;
+interface Delays {
+  readonly initialMs: number;
+  readonly factor: number;
+  readonly maxMs: number;
+  readonly jitter: boolean;
+}
+
+type DelayOf = ((attempt: number) => number) & Delays;
+
+function delayBy({ initialMs, factor, maxMs, jitter }: Delays): (attempt: number) => number {
+  return (attempt) => {
+    const delay = Math.min(initialMs * factor ** (attempt - 1), maxMs);
+    return Math.round(jitter ? delay * (0.5 + Math.random() / 2) : delay);
+  };
+}
 
 /** What a handler can ask for by throwing `Retry`. */
 export interface RetryOptions {
@@ -121,7 +135,16 @@ export class Reject extends Error {
 
 /** Milliseconds until the next delivery, `attempt` being 1 for the first. */
 export function delayAfter(policy: RetryPolicy, attempt: number): number {
-  return (policy as unknown as { readonly [POLICY]: DelayOf })[POLICY](attempt);
+  return delayOf(policy)(attempt);
+}
+
+/** Whether two policies say the same. */
+export function isSamePolicy(one: RetryPolicy, other: RetryPolicy): boolean {
+  return one.maxAttempts === other.maxAttempts && isDeepStrictEqual({ ...delayOf(one) }, { ...delayOf(other) });
+}
+
+function delayOf(policy: RetryPolicy): DelayOf {
+  return (policy as unknown as { readonly [POLICY]: DelayOf })[POLICY];
 }
 
 export function isRetryPolicy(value: unknown): value is RetryPolicy {

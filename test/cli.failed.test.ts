@@ -178,7 +178,7 @@ payload     JSON, 35 bytes
       stderr: `localqueue: NOT_FOUND: Job ${id} is no dead letter but ready, in queue "emails".\n`,
     });
     expect((await runCli(on(directory, "show", "99"))).stderr).toBe(
-      'localqueue: NOT_FOUND: There is no job 99 in queue "emails".\n',
+      'localqueue: NOT_FOUND: There is no dead letter 99 in queue "emails".\n',
     );
   });
 });
@@ -251,14 +251,14 @@ describe("what is typed wrong is answered with what to type, and exit code 2:", 
     [["show", "./a"], "The id is missing; localqueue failed list ./a shows them."],
     [
       ["show", "./a", "x"],
-      '"x" is no id of a job, which is an integer from 1. Usage: localqueue failed show <location> ID',
+      '"x" is no id of a dead letter, which is an integer from 1. Usage: localqueue failed show <location> ID',
     ],
-    [["show", "./a", "0"], '"0" is no id of a job'],
+    [["show", "./a", "0"], '"0" is no id of a dead letter'],
     [["show", "./a", "1", "2"], '"2" is one argument too many.'],
     [["show", "./a", "1", "--raw", "--json"], "Give --raw or --json, not both."],
     [["retry", "./a", "1", "--all"], "Give ids, or --all or a filter, not both."],
     [["purge", "./a", "1", "--reason", "rejected"], "Give ids, or --all or a filter, not both."],
-    [["purge", "./a", "1.5"], '"1.5" is no id of a job'],
+    [["purge", "./a", "1.5"], '"1.5" is no id of a dead letter'],
   ])("failed %j", async (args, answer) => {
     const cwd = tempDirectory();
     const { code, stdout, stderr } = await runCli(["failed", ...args], { cwd });

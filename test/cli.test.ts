@@ -9,7 +9,8 @@ const { version } = JSON.parse(readFileSync("package.json", "utf8"));
 
 const COMMANDS = [
   ...["demo", "put", "work", "stats", "failed list", "failed show", "failed retry", "failed purge"],
-  ...["purge", "vacuum", "check", "backup", "diagnostics"],
+  ...["purge", "vacuum", "check", "backup", "diagnostics", "bus stats"],
+  ...["bus failed list", "bus failed show", "bus failed retry", "bus failed purge", "bus purge"],
 ];
 
 describe("help", () => {
@@ -45,6 +46,15 @@ describe("help", () => {
       "  failed retry",
       "  failed purge",
     ]);
+  });
+
+  test.each([["bus --help"], ["help bus"], ["bus failed -h"], ["help bus failed"]])("%s lists less", async (words) => {
+    const { code, stdout, stderr } = await runCli(words.split(" "));
+    const group = words.includes("failed") ? "bus failed" : "bus";
+    expect([code, stderr]).toEqual([0, ""]);
+    expect(stdout).toMatch(new RegExp(`^Usage: localqueue ${group} <command> <location>`));
+    const listed = Array.from(stdout.matchAll(/^ {2}(bus [a-z ]+?) {2}/gm), ([, name]) => name);
+    expect(listed).toEqual(COMMANDS.filter((name) => name.startsWith(`${group} `)));
   });
 
   test("is not asked for by what comes after --", async () => {

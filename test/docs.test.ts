@@ -33,6 +33,21 @@ const OPEN = `${IMPORTS}const queue = new SimpleQueue("./data");\n`;
 const FRAMES: { readonly [name: string]: readonly [before: string, after: string] } = {
   imports: [IMPORTS, "await queue.close();\n"],
   queue: [OPEN, "await queue.close();\n"],
+  bus: [
+    `cat > bus.mjs <<'END'
+import { BusTopology, EventBus, defineEvent } from "localqueue/bus";
+const UserCreated = defineEvent("user.created");
+const topology = new BusTopology({ email: [UserCreated], audit: ["*"] });
+const bus = new EventBus("./data", { name: "app", topology, maxRetries: 0 });
+await bus.dispatch(UserCreated({ userId: "123" }));
+bus.on("event:failed", () => {});
+bus.subscription("email").handler(UserCreated, () => { throw new Error("timed out"); });
+await bus.run({ idleTimeoutMs: 1 });
+await bus.close();
+END
+node bus.mjs\n`,
+    "",
+  ],
   jobs: [
     `${OPEN}for (const to of ["a@example.com", "b@example.com", "c@example.com"]) await queue.put({ to });\n`,
     "await queue.close();\n",
@@ -250,6 +265,12 @@ describe("the documentation is complete", () => {
       ["check", "Check"],
       ["backup", "Backup"],
       ["diagnostics", "Diagnostics"],
+      ["bus stats", "Bus stats"],
+      ["bus failed list", "Bus failed list"],
+      ["bus failed show", "Bus failed show"],
+      ["bus failed retry", "Bus failed retry"],
+      ["bus failed purge", "Bus failed purge"],
+      ["bus purge", "Bus purge"],
     ] as const) {
       const help = execFileSync(process.execPath, ["dist/cli/main.js", ...command.split(" "), "--help"], {
         encoding: "utf8",

@@ -12,7 +12,7 @@ import type { EventBusEvents } from "./event-work.ts";
 import { Handlers } from "./handlers.ts";
 import { busQueueName, queueName } from "./queue-name.ts";
 import { Run } from "./run.ts";
-import { openSubscription, type Subscription } from "./subscription.ts";
+import { Subscription } from "./subscription.ts";
 import { definitionsOf } from "./topology.ts";
 
 /**
@@ -30,7 +30,10 @@ export class EventBus<Context extends object = object> {
   >();
   readonly #events: Emitter<EventBusEvents>;
   readonly #runs = new Set<Run>();
+  /** Set by the first step of closing: nothing more is run. */
   #closed: Promise<void> | undefined;
+  /** Set by the last step: nothing more is dispatched. */
+  #isOver = false;
 
   /** `location` is a directory, as a path or a `file:` URL; it is created with its parents when it is first used. */
   constructor(location: string | URL, options: EventBusOptions<Context>) {
@@ -62,7 +65,7 @@ export class EventBus<Context extends object = object> {
         createContext,
         events: this.#events,
       });
-      const facade = openSubscription<Context>({ consumption, storage, queue, leaseMs, maxRetries });
+      const facade = new Subscription<Context>({ consumption, storage, queue, leaseMs, maxRetries });
       this.#storages.push(storage);
       this.#subscriptions.set(subscription, { consumption, facade });
     }
@@ -80,6 +83,7 @@ export class EventBus<Context extends object = object> {
 
   /** Dispatches all events in one transaction, or none; the receipts are in the order of the events. */
   async dispatchMany(events: Iterable<Event>): Promise<DispatchReceipt[]> {
+    if (this.#isOver) throw this.#closedError();
     const checked = Array.from(iterable(events), (event, index) => checkEvent(event, `events[${index}]`));
     return this.#dispatcher.dispatch(this.#storage, checked);
   }
@@ -137,12 +141,13 @@ export class EventBus<Context extends object = object> {
 
   async #close(): Promise<void> {
     await Promise.all(Array.from(this.#runs, (run) => run.stop()));
+    this.#isOver = true;
     await Promise.all(this.#storages.map((storage) => storage.close()));
   }
 
   async #run(consumptions: readonly Consumption[], options: BusRunOptions | undefined): Promise<void> {
     const { signal, idleTimeoutMs } = readBusRunOptions(options);
-    this.#refuseIfClosed();
+    if (this.#closed !== undefined) throw this.#closedError();
     for (const consumption of consumptions) consumption.assertReady();
     const run = new Run(consumptions, idleTimeoutMs);
     this.#runs.add(run);
@@ -164,8 +169,8 @@ export class EventBus<Context extends object = object> {
     return found;
   }
 
-  #refuseIfClosed(): void {
-    if (this.#closed !== undefined) throw new QueueClosedError(`Event bus "${this.#name}" is closed`);
+  #closedError(): QueueClosedError {
+    return new QueueClosedError(`Event bus "${this.#name}" is closed`);
   }
 }
 

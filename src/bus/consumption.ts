@@ -1,6 +1,7 @@
 import { isDeepStrictEqual } from "node:util";
 import { ConsumerLoop, type Idleness } from "../consumer-loop.ts";
 import type { Emitter } from "../emitter.ts";
+import { isRetryPolicy, isSamePolicy } from "../retry.ts";
 import type { Storage } from "../storage/storage.ts";
 import { type CheckedWorkerOptions, readWorkerOptions, type WorkerOptions } from "../worker-options.ts";
 import type { ContextFactory } from "./bus-options.ts";
@@ -52,15 +53,16 @@ export class Consumption {
     if (options === undefined) return;
     this.assertOpen("its options");
     readWorkerOptions(options, this.#options.leaseMs);
-    for (const [name, value] of Object.entries(options)) {
+    const given = Object.entries(options).filter(([, value]) => value !== undefined);
+    for (const [name, value] of given) {
       const set = this.#given[name as keyof WorkerOptions];
-      if (value !== undefined && set !== undefined && !isDeepStrictEqual(set, value)) {
+      if (set !== undefined && !isSame(set, value)) {
         throw new Error(
           `The option \`${name}\` of subscription "${this.subscription}" is set to another value already`,
         );
       }
     }
-    this.#given = { ...this.#given, ...options };
+    this.#given = { ...this.#given, ...Object.fromEntries(given) };
     this.#settings = readWorkerOptions(this.#given, this.#options.leaseMs);
   }
 
@@ -94,4 +96,8 @@ export class Consumption {
   async stop(): Promise<void> {
     await this.#loop?.stop();
   }
+}
+
+function isSame(one: unknown, other: unknown): boolean {
+  return isRetryPolicy(one) && isRetryPolicy(other) ? isSamePolicy(one, other) : isDeepStrictEqual(one, other);
 }

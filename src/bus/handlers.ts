@@ -1,4 +1,4 @@
-import type { AnyEventDefinition } from "./definition.ts";
+import { type AnyEventDefinition, eventType } from "./definition.ts";
 import type { Event } from "./event.ts";
 import type { EventContext } from "./event-context.ts";
 import type { BusTopology } from "./topology.ts";
@@ -35,7 +35,7 @@ export class Handlers {
 
   /** Throws if the pattern is taken, or if the topology does not route such events here. */
   add(pattern: AnyEventDefinition | string, handler: AnyHandler): void {
-    const type = typeof pattern === "string" ? pattern : pattern.type;
+    const type = typeof pattern === "string" ? patternType(pattern) : pattern.type;
     const where = `subscription "${this.#subscription}"`;
     if (this.#byPattern.has(type)) throw new Error(`There is a handler for "${type}" in ${where} already`);
     if (type !== "*" && !this.#topology.subscriptionsFor(type).includes(this.#subscription)) {
@@ -74,4 +74,8 @@ export class Handlers {
       `Subscription "${this.#subscription}" has handlers here, but none for ${names}, which the topology routes to it: add them, or one for "*"`,
     );
   }
+}
+
+function patternType(pattern: string): string {
+  return pattern === "*" ? pattern : eventType(pattern, "pattern");
 }

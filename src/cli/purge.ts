@@ -21,7 +21,7 @@ export function purge<Letter extends FailedDetails>(place: Place<Letter>): Comma
       "include-failed": { help: "Delete the dead letters of that time, too." },
       json: JSON_REPORT,
     },
-    notes: [`${forgotten} Those that others still refer to are kept.`],
+    notes: [forgotten, "Those that others still refer to are kept."],
     examples: [
       `localqueue ${name} ${usual} --older-than 30d`,
       `localqueue ${name} ${other} --older-than 12h --include-failed`,

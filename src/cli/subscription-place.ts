@@ -18,8 +18,8 @@ export const IN_SUBSCRIPTION: Place<FailedDelivery> = {
   title: (args) => `Subscription "${args.text("subscription")}" of bus "${busName(args)}" in ${args.location}`,
   columns: [
     ["event type", ({ eventType = "-" }) => shortened(eventType, LONGEST_TYPE)],
-    ["reason", causeOf],
     ["event id", ({ jobId = "-" }) => jobId],
+    ["reason", causeOf],
   ],
   about: ({ subscription, eventType, jobId }) => ({ subscription, eventType, eventId: jobId }),
   payload: ["envelope", "envelope"],

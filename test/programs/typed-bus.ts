@@ -12,9 +12,12 @@ import {
   type EventDefinitionOptions,
   type EventOptions,
   type EventPattern,
+  type ListSubscriptionsOptions,
+  listSubscriptions,
   type SchemaIssue,
   type SchemaResult,
   type StandardSchema,
+  type SubscriptionStats,
 } from "localqueue/bus";
 
 interface User {
@@ -73,6 +76,11 @@ function route(): BusTopology {
   return topology;
 }
 
+async function list(location: string, options: ListSubscriptionsOptions): Promise<string[]> {
+  const found: readonly SubscriptionStats[] = await listSubscriptions(location, options);
+  return found.map(({ bus, subscription, ready }) => `${bus} ${subscription} ${ready}`);
+}
+
 function explain(error: unknown): string {
   return error instanceof LocalQueueError ? error.code : "unknown";
 }
@@ -109,7 +117,7 @@ function mistakes(topology: BusTopology, event: Event<User>): readonly (() => un
   ];
 }
 
-function main(): void {
+async function main(): Promise<void> {
   const event = create();
   const topology = route();
   let code = "none";
@@ -120,7 +128,12 @@ function main(): void {
   }
   const refused = mistakes(topology, UserCreated({ userId: "7", site: "a" })).length;
   const { type, data } = event;
-  process.stdout.write(JSON.stringify({ type, data, subscriptions: topology.subscriptionsFor(type), code, refused }));
+  const listed = await list(process.argv[2] ?? "", { bus: "app" });
+  const subscriptions = [...topology.subscriptionsFor(type), ...listed];
+  process.stdout.write(JSON.stringify({ type, data, subscriptions, code, refused }));
 }
 
-main();
+main().catch((error: unknown) => {
+  process.exitCode = 1;
+  process.stderr.write(String(error));
+});
