@@ -12,7 +12,7 @@ import type { EventBusEvents } from "./event-work.ts";
 import { Handlers } from "./handlers.ts";
 import { busQueueName, queueName } from "./queue-name.ts";
 import { Run } from "./run.ts";
-import { Subscription } from "./subscription.ts";
+import { openSubscription, type Subscription } from "./subscription.ts";
 import { definitionsOf } from "./topology.ts";
 
 /**
@@ -65,7 +65,7 @@ export class EventBus<Context extends object = object> {
         createContext,
         events: this.#events,
       });
-      const facade = new Subscription<Context>({ consumption, storage, queue, leaseMs, maxRetries });
+      const facade = openSubscription<Context>({ consumption, storage, queue, leaseMs, maxRetries });
       this.#storages.push(storage);
       this.#subscriptions.set(subscription, { consumption, facade });
     }
