@@ -53,7 +53,7 @@ node bus.mjs\n`,
     "await queue.close();\n",
   ],
   "send-email": [`echo 'process.stdin.pipe(process.stdout);' > send-email.mjs\n`, ""],
-  bus: [
+  app: [
     `import { Reject, RetryPolicy } from "localqueue";
     import { BusTopology, defineEvent, EventBus } from "localqueue/bus";
     const UserCreated = defineEvent("user.created");
