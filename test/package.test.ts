@@ -152,7 +152,14 @@ describe("its types hold, checked to the last declaration", () => {
       to: "d@example.com",
       refused: 10,
     },
-    bus: { type: "measured", data: { text: 4 }, subscriptions: ["audit"], code: "INVALID_EVENT", refused: 13 },
+    bus: {
+      type: "measured",
+      data: { text: 4 },
+      got: ["for email", "user.created", '{"text":4}', '{"userId":"4","site":"a"}', 0],
+      subscriptions: ["audit", "app audit 0", "app email 0"],
+      code: "INVALID_EVENT",
+      refused: 16,
+    },
   };
 
   test.each([

@@ -5,18 +5,29 @@
 import { LocalQueueError } from "localqueue";
 import {
   type AnyEventDefinition,
+  type BusRunOptions,
   BusTopology,
+  type ContextFactory,
+  type DispatchReceipt,
   defineEvent,
   type Event,
+  EventBus,
+  type EventBusEvents,
+  type EventBusOptions,
+  type EventContext,
   type EventDefinition,
   type EventDefinitionOptions,
+  type EventHandler,
   type EventOptions,
   type EventPattern,
+  type FailedDelivery,
+  type HandlerResult,
   type ListSubscriptionsOptions,
   listSubscriptions,
   type SchemaIssue,
   type SchemaResult,
   type StandardSchema,
+  type Subscription,
   type SubscriptionStats,
 } from "localqueue/bus";
 
@@ -76,6 +87,43 @@ function route(): BusTopology {
   return topology;
 }
 
+interface Tenant {
+  readonly tenant: string;
+}
+
+/** Dispatches an event, handles it and what it leads to; resolves to the data that handlers got. */
+async function serve(location: string, topology: BusTopology, event: Event<{ text: number }>): Promise<unknown[]> {
+  const createContext: ContextFactory<Tenant> = (context: EventContext) => ({ tenant: `for ${context.subscription}` });
+  const options: EventBusOptions<Tenant> = { name: "app", topology, createContext };
+  const bus = new EventBus(location, options);
+  const got: unknown[] = [];
+  const failed: EventBusEvents["event:failed"][] = [];
+  bus.on("event:failed", (failure) => void failed.push(failure));
+  const receipt: DispatchReceipt = await bus.dispatch(event);
+  same<typeof receipt.inserted, readonly boolean[]>();
+  const email: Subscription<Tenant> = bus.subscription("email", { concurrency: 2 });
+  email.handler(UserCreated, (created, context) => {
+    same<typeof created.data, User>();
+    same<typeof context.tenant, string>();
+    got.push(created.data, context.tenant);
+  });
+  email.handler("user.deleted", async () => {});
+  const measured: EventHandler<{ text: number }, Tenant> = ({ data }): HandlerResult => {
+    got.push(data);
+    return UserCreated({ userId: `${data.text}`, site: "a" });
+  };
+  bus
+    .subscription("audit")
+    .handler(Measured, measured)
+    .handler("*", (other) => void got.push(other.type));
+  const run: BusRunOptions = { idleTimeoutMs: 200 };
+  await bus.run(run);
+  const dead: FailedDelivery[] = await email.listFailed();
+  await bus.close();
+  for (const letter of dead) got.push(letter.decoded ? letter.event.data : letter.decodeError);
+  return [...got.map((each) => (typeof each === "string" ? each : JSON.stringify(each))).sort(), failed.length];
+}
+
 async function list(location: string, options: ListSubscriptionsOptions): Promise<string[]> {
   const found: readonly SubscriptionStats[] = await listSubscriptions(location, options);
   return found.map(({ bus, subscription, ready }) => `${bus} ${subscription} ${ready}`);
@@ -112,6 +160,12 @@ function mistakes(topology: BusTopology, event: Event<User>): readonly (() => un
     () => new BusTopology({ email: UserCreated }),
     // @ts-expect-error: a pattern that is neither a definition nor a text
     () => new BusTopology({ email: [() => {}] }),
+    // @ts-expect-error: a handler of other data
+    () => new EventBus("./data", { topology }).subscription("email").handler(UserCreated, (_: Event<number>) => {}),
+    // @ts-expect-error: a handler that returns something else
+    () => new EventBus("./data", { topology }).subscription("email").handler(UserCreated, () => 1),
+    // @ts-expect-error: a bus without a topology
+    () => new EventBus("./data", { name: "app" }),
     // @ts-expect-error: a type is a text
     () => topology.subscriptionsFor(UserCreated),
   ];
@@ -128,9 +182,11 @@ async function main(): Promise<void> {
   }
   const refused = mistakes(topology, UserCreated({ userId: "7", site: "a" })).length;
   const { type, data } = event;
-  const listed = await list(process.argv[2] ?? "", { bus: "app" });
+  const location = process.argv[2] ?? "";
+  const got = await serve(location, topology, event);
+  const listed = await list(location, { bus: "app" });
   const subscriptions = [...topology.subscriptionsFor(type), ...listed];
-  process.stdout.write(JSON.stringify({ type, data, subscriptions, code, refused }));
+  process.stdout.write(JSON.stringify({ type, data, got, subscriptions, code, refused }));
 }
 
 main().catch((error: unknown) => {
