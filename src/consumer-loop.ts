@@ -18,6 +18,8 @@ export interface Work<J> {
   conclude(job: J, result: Result): Ending | undefined | Promise<Ending | undefined>;
   /** A delivery was ended, also one whose handler never ran: this is committed, and the job is in this state now. */
   settled(delivery: Delivery, settlement: Settlement, state: JobState): void;
+  /** What was decided about a job could not be recorded: nobody here knows what becomes of it. */
+  dropped(job: J): void;
   /** The storage refuses the settlement for good: what becomes of the job instead. `undefined` = this ends the loop. */
   refused(job: J, error: unknown): Ending | undefined;
   /** The decision about a job that was handled is committed, and the job is in this state now. */
@@ -34,12 +36,10 @@ export interface Ending {
   readonly error: unknown;
 }
 
-/** Ends a loop that has had nothing to do for a while. */
+/** Ends a loop when there has been nothing to do for a while. */
 export interface Idleness {
-  /** How long a slot waits for work before it asks. */
-  readonly afterMs: number;
-  /** Whether the loop is to end. */
-  isOver(): boolean;
+  /** How long to wait for work before asking again, in milliseconds; 0 = the loop is to end. */
+  leftMs(): number;
 }
 
 /** A delivery whose handler runs. */
@@ -47,6 +47,8 @@ interface Running<J> {
   readonly receipt: string;
   readonly job: J;
   readonly run: HandlerRun;
+  /** The handler has ended; what becomes of the job is being decided. */
+  hasEnded: boolean;
 }
 
 /** A delivery to be settled. If its handler never ran, there is no job to tell anybody about. */
@@ -180,13 +182,15 @@ export class ConsumerLoop<J> {
 
   async #claim(slot: number): Promise<Delivery | undefined> {
     const { signal } = this.#claiming;
-    const waitMs = this.#idleness?.afterMs ?? Number.POSITIVE_INFINITY;
     while (!signal.aborted) {
       try {
+        // One slot is enough to look out for the end.
+        const leftMs = slot === 0 ? this.#idleness?.leftMs() : undefined;
+        const waitMs = Math.max(1, leftMs ?? Number.POSITIVE_INFINITY);
         const delivery = await this.#consumer.claim(slot, { waitMs, signal });
         this.#patience.reset();
         if (delivery !== undefined) return delivery;
-        if (this.#idleness?.isOver()) void this.stop();
+        if (this.#idleness?.leftMs() === 0) void this.stop();
       } catch (error) {
         if (signal.aborted) break;
         if (mayPass(error)) await this.#busyWith(this.#patience.waitOut(error, signal));
@@ -217,10 +221,12 @@ export class ConsumerLoop<J> {
     if (!this.#consumer.start(slot, delivery)) return undefined;
     this.#hasHandled = true;
     const run = new HandlerRun(this.#settings.timeoutMs);
-    this.#running[slot] = { receipt: delivery.receipt, job, run };
+    const running: Running<J> = { receipt: delivery.receipt, job, run, hasEnded: false };
+    this.#running[slot] = running;
     const result = await run.start((context) => this.#work.handle(job, context));
-    this.#running[slot] = undefined;
+    running.hasEnded = true;
     const ending = await this.#work.conclude(job, result);
+    this.#running[slot] = undefined;
     return ending && { slot, delivery, settlement: ending.settlement, told: { job, ending } };
   }
 
@@ -249,7 +255,7 @@ export class ConsumerLoop<J> {
         if (error instanceof LeaseExpiredError) {
           // After an unknown outcome it probably was this settlement, committed after all, that ended the lease. The
           // fault has been reported; that the lease was lost would be a second, false alarm.
-          if (told !== undefined && !unsure) this.#work.leaseLost(told.job);
+          if (told !== undefined) unsure ? this.#work.dropped(told.job) : this.#work.leaseLost(told.job);
           return;
         }
         const instead = told && this.#work.refused(told.job, error);
@@ -262,7 +268,9 @@ export class ConsumerLoop<J> {
         unsure ||= error.outcome === "unknown";
         const stopping = this.#claiming.signal.aborted;
         await this.#patience.waitOut(error, stopping ? this.#waiting.signal : this.#claiming.signal);
-        if (this.#waiting.signal.aborted) return;
+        if (!this.#waiting.signal.aborted) continue;
+        if (told !== undefined) this.#work.dropped(told.job);
+        return;
       }
     }
   }
@@ -285,7 +293,8 @@ export class ConsumerLoop<J> {
     const running = this.#find(receipt);
     if (running === undefined) return;
     running.run.leaseLost();
-    this.#work.leaseLost(running.job);
+    // Otherwise the settlement will show it.
+    if (!running.hasEnded) this.#work.leaseLost(running.job);
   }
 
   #leaseRenewed(receipt: string, leaseUntil: number): void {

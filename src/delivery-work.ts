@@ -29,12 +29,13 @@ export abstract class DeliveryWork<J extends Assigned> implements Work<J> {
   abstract open(delivery: Delivery): J | Promise<J>;
   abstract unreadable(delivery: Delivery, error: unknown): Settlement;
   abstract refused(job: J, error: unknown): Ending | undefined;
+  dropped(_: J): void {}
   abstract leaseRenewed(job: J, leaseUntil: number): void;
 
   /** Calls the handler. */
   protected abstract call(job: J, context: HandlerContext): unknown;
   /** What becomes of a job whose handler returned. */
-  protected abstract returned(job: J, value: unknown): Ending | Promise<Ending>;
+  protected abstract returned(job: J, value: unknown): Ending | Promise<Ending | undefined>;
   /** Those who listen are told. */
   protected abstract acked(job: J): void;
   protected abstract retried(job: J, error: unknown, delayMs: number): void;
@@ -57,7 +58,7 @@ export abstract class DeliveryWork<J extends Assigned> implements Work<J> {
     if (observed !== undefined) channels.runEnded(observed, result);
   }
 
-  protected endingOf(job: J, result: Result): Ending | Promise<Ending> | undefined {
+  protected endingOf(job: J, result: Result): Ending | Promise<Ending | undefined> | undefined {
     const { attempt } = job.delivery;
     switch (result.kind) {
       case "returned":

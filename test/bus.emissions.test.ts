@@ -36,6 +36,7 @@ const failureOf = (directory: string): unknown =>
     "SELECT attempts, failure_reason AS reason, failure_category AS category FROM messages WHERE status = 3",
   );
 
+const UNSUPPORTED = "Expected `what the handler returned` to be nothing, an event, or an array of events, got";
 const ACKED = [["event:acked", "orders", { n: 1 }]];
 
 describe("what a handler returns", () => {
@@ -110,23 +111,18 @@ describe("what a handler returns", () => {
   });
 
   test.each<[unknown, string]>([
-    ["text", '`"text"` (string)'],
-    [5, "`5` (number)"],
-    [{ n: 1 }, "`Object` (object)"],
-    [[Paid({ n: 2 }), 5], "`Array` (object)"],
-    [Paid, "a function"],
-  ])("can be nothing else, such as $1: that is a dead letter at once", async (value, got) => {
+    ["text", `${UNSUPPORTED} \`"text"\` (string)`],
+    [5, `${UNSUPPORTED} \`5\` (number)`],
+    [{ n: 1 }, `${UNSUPPORTED} \`Object\` (object)`],
+    [[Paid({ n: 2 }), 5], "Expected `item 1 of what the handler returned` to be an event, got `5` (number)"],
+    [Paid, `${UNSUPPORTED} a function`],
+  ])("can be nothing else: %j is a dead letter at once", async (value, message) => {
     const { directory, told } = await handle((_, { emit }) => {
       emit(Paid({ n: 2 }));
       return value as undefined;
     });
-    const error = expect.objectContaining({
-      message: expect.stringContaining(
-        "Expected `what the handler returned` to be nothing, an event, or an array of events, got",
-      ),
-    });
+    const error = expect.objectContaining({ message });
     expect(told).toEqual([["event:failed", "orders", { n: 1 }, error, "permanent_handler_error"]]);
-    expect(told[0]?.[3]).toHaveProperty("message", expect.stringContaining(got));
     expect(failureOf(directory)).toEqual([{ attempts: 1, reason: "permanent_handler_error", category: null }]);
     expect(storedIn(directory, "mail")).toEqual([]);
   });
@@ -187,7 +183,7 @@ test("an event whose asynchronous schema throws is tried again with the delivery
   const { directory, told } = await handle(() => Checked({}), {
     topology: new BusTopology({ orders: [Order], mail: [Checked] }),
   });
-  expect(told).toEqual([["event:retried", "orders", { n: 1 }, expect.any(InvalidEventError), 0], ...ACKED]);
+  expect(told).toEqual([["event:retried", "orders", { n: 1 }, new Error("no connection"), 0], ...ACKED]);
   expect(storedIn(directory, "mail")).toHaveLength(1);
 });
 
@@ -217,9 +213,7 @@ describe("emit", () => {
     const { directory } = await handle((_, { emit }) => {
       late = emit;
     });
-    expect(() => late?.(Paid({ n: 2 }))).toThrow(
-      "The handler has settled, so nothing can be emitted with its acknowledgement: use bus.dispatch()",
-    );
+    expect(() => late?.(Paid({ n: 2 }))).toThrow("This delivery is over");
     expect(storedIn(directory, "mail")).toEqual([]);
   });
 
@@ -240,7 +234,7 @@ describe("emit", () => {
     await bus.run(IDLE);
     expect(told).toMatchObject([["event:failed", "orders", { n: 1 }, { name: "TimeoutError" }, "handler_timeout"]]);
     await until(() => outcome);
-    expect(outcome).toMatchObject({ message: expect.stringContaining("The handler has settled") });
+    expect(outcome).toMatchObject({ message: expect.stringContaining("This delivery is over") });
     expect(storedIn(directory, "mail")).toEqual([]);
   });
 

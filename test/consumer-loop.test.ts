@@ -15,6 +15,8 @@ class Script {
   /** What the loop asked for, and told its work, in order. */
   readonly log: string[] = [];
   readonly settlements: (() => JobState)[] = [];
+  /** How long the claims were to wait. */
+  readonly waits: number[] = [];
   /** Of claims. */
   readonly faults: Error[] = [];
   readonly refusals: ((job: number) => Ending | undefined)[] = [];
@@ -33,6 +35,7 @@ class Script {
     const consumer: Consumer = {
       claim: (_, { waitMs, signal }) => {
         this.log.push("claim");
+        this.waits.push(waitMs);
         const fault = this.faults.shift();
         if (fault !== undefined) return Promise.reject(fault);
         if (this.#delivered < this.deliveries) return Promise.resolve(delivery(++this.#delivered));
@@ -67,6 +70,7 @@ class Script {
       },
       conclude: async (): Promise<Ending> => ({ settlement: { event: "ack" }, error: undefined }),
       settled: () => {},
+      dropped: (job) => this.log.push(`${job} is dropped`),
       refused: (job) => this.refusals.shift()?.(job),
       concluded: (job, _, state) => this.log.push(`${job} is ${state}`),
       leaseLost: (job) => this.log.push(`${job} is lost`),
@@ -152,7 +156,7 @@ describe("an outcome whose fate is unknown", () => {
     const script = new Script(1);
     script.settlements.push(failing(unknown), failing(new LeaseExpiredError("over")));
     const log = await play(script, "trouble");
-    expect(log).toEqual(["claim", "handle 1", "ack 1", "claim", "trouble", "ack 1"]);
+    expect(log).toEqual(["claim", "handle 1", "ack 1", "claim", "trouble", "ack 1", "1 is dropped"]);
   });
 
   test("keeps its slot from beginning anything else", async () => {
@@ -205,13 +209,15 @@ describe("a settlement that the storage refuses for good", () => {
 });
 
 describe("a loop that is to end when it is idle", () => {
-  test("asks whenever it has waited for work, and ends when it is told to", async () => {
+  test("waits in one slot for as long as is left, and ends when nothing is", async () => {
     const script = new Script(1);
-    const loop = new ConsumerLoop(script.storage, settings, script.work);
-    const answers = [false, false, true];
-    await loop.run({ afterMs: 5, isOver: () => answers.shift() === true });
-    expect(answers).toEqual([]);
-    expect(script.log).toEqual(["claim", "handle 1", "ack 1", "claim", "1 is acked", "claim", "claim", "close"]);
+    const loop = new ConsumerLoop(script.storage, { ...settings, slots: 3 }, script.work);
+    let left = 8;
+    await loop.run({ leftMs: () => (left > 0 ? left-- : 0) });
+    expect(script.log.filter((line) => line !== "claim")).toEqual(["handle 1", "ack 1", "1 is acked", "close"]);
+    // Each time one look before the wait, and one after it.
+    expect(script.waits.filter(Number.isFinite)).toEqual([8, 7, 5, 3, 1]);
+    expect(script.waits.filter((ms) => ms === Number.POSITIVE_INFINITY)).toHaveLength(2);
   });
 
   test("is not idle while it handles and settles a delivery, and counts from its end", async () => {

@@ -1,4 +1,5 @@
 import { describe, expect, test } from "vitest";
+import { SLOT } from "../dist/storage/sqlite/protocol.js";
 import { SQL } from "../dist/storage/sqlite/statements.js";
 import type { Delivery } from "../dist/storage/storage.js";
 import { type TestConsumer, TestEngine } from "./support/engine-harness.ts";
@@ -41,6 +42,18 @@ describe("a consumer's lease", () => {
     const renewed = engine.news.filter(({ news }) => news === "renewed");
     expect(renewed.at(-1)).toMatchObject({ receipt: delivery.receipt, leaseUntil: engine.rows()[0]?.["lease_until"] });
     expect(renewed.length).toBe(engine.news.length);
+    const ack = engine.ack(delivery);
+    engine.run();
+    expect(ack.answer).toMatchObject({ settled: "acked" });
+  });
+
+  test("is renewed on when its handler has ended in time and its ack waits for the lock, for however long", () => {
+    const { engine, consumer, delivery } = openWithHandler({ timeoutMs: 3000, graceMs: 1000 });
+    engine.elapse(2000);
+    consumer.cells[0] = SLOT.ended;
+    engine.elapse(60_000);
+    expect(remaining(engine)).toBeGreaterThan(LEASE_MS / 2);
+    expect(new Set(engine.news.map(({ news }) => news))).toEqual(new Set(["renewed"]));
     const ack = engine.ack(delivery);
     engine.run();
     expect(ack.answer).toMatchObject({ settled: "acked" });

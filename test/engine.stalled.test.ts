@@ -54,6 +54,17 @@ describe("while the client's thread is blocked", () => {
     expect(claims.map(({ claimed }) => claimed?.length)).toEqual([1, 1]);
   });
 
+  test("no wait ends: there is a look first when it is back", () => {
+    const engine = open();
+    const [first, second] = [engine.claim({ waitMs: 2000 }), engine.claim({ waitMs: 2000 })];
+    engine.elapse(1100, silently);
+    putElsewhere(engine);
+    engine.elapse(5 * MINUTE, silently);
+    expect([first.answered, second.answered]).toEqual([false, false]);
+    engine.elapse(0);
+    expect([first.claimed?.length, second.claimed]).toEqual([1, []]);
+  });
+
   test("the engine rests, even if a job comes due", () => {
     const engine = open();
     engine.put("job", { delayMs: 3000 });

@@ -26,7 +26,7 @@ export class Emissions {
   add(event: Event): void {
     if (this.#isOver) {
       throw new Error(
-        "The handler has settled, so nothing can be emitted with its acknowledgement: use bus.dispatch()",
+        "This delivery is over: its handler has settled, ran for too long or lost its lease. Nothing can be emitted with it any more",
       );
     }
     this.#events.push(checkEvent(event, "event"));

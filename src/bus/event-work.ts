@@ -1,10 +1,17 @@
 import { AsyncLocalStorage } from "node:async_hooks";
+import { unlessAborted } from "../abort.ts";
 import * as channels from "../channels.ts";
 import type { Ending } from "../consumer-loop.ts";
 import { ACKED, type Assigned, DeliveryWork } from "../delivery-work.ts";
 import type { Emitter } from "../emitter.ts";
-import { DeduplicationConflictError, InvalidEventError, LeaseExpiredError } from "../errors.ts";
-import type { HandlerContext, Result } from "../handler-run.ts";
+import {
+  DeduplicationConflictError,
+  InvalidEventError,
+  LeaseExpiredError,
+  PayloadError,
+  StorageError,
+} from "../errors.ts";
+import { type HandlerContext, type Result, TimeoutError } from "../handler-run.ts";
 import { wrongType } from "../options.ts";
 import type { FailureReason, JobState } from "../state.ts";
 import type { Delivery, Envelope, Settlement } from "../storage/storage.ts";
@@ -14,7 +21,7 @@ import type { CheckedWorkerOptions } from "../worker-options.ts";
 import type { ContextFactory } from "./bus-options.ts";
 import type { Dispatcher } from "./dispatcher.ts";
 import { EnvelopeError, readEnvelope, restore } from "./envelope.ts";
-import { type Event, emitted, isEvent } from "./event.ts";
+import { type Event, emitted, isEvent, ready } from "./event.ts";
 import { DeliveryContext, Emissions, extend } from "./event-context.ts";
 import type { AnyHandler, Handlers } from "./handlers.ts";
 import { SchemaFault } from "./standard-schema.ts";
@@ -48,6 +55,7 @@ export interface Received extends Assigned {
   readonly event: Event;
   readonly handler: AnyHandler;
   readonly emissions: Emissions;
+  run: HandlerContext | undefined;
   /** Runs a function where the handler ran, for those who trace it. Set if somebody listened to puts. */
   inside: ReturnType<typeof AsyncLocalStorage.snapshot> | undefined;
   /** What was told of the events that the handler emitted. */
@@ -92,6 +100,7 @@ export class EventWork extends DeliveryWork<Received> {
         event,
         handler,
         emissions: new Emissions(),
+        run: undefined,
         inside: undefined,
         announced: [],
         observed: undefined,
@@ -108,6 +117,7 @@ export class EventWork extends DeliveryWork<Received> {
       const exhaustedReason = error.isKnown ? "no_handler" : "unknown_event_type";
       return { event: "release", backoff: { ...LEAVE_TO_OTHERS, lastError, exhaustedReason } };
     }
+    if (error instanceof SchemaFault) return this.policy.threw(delivery.attempt, error.cause);
     if (!(error instanceof EnvelopeError)) return this.policy.threw(delivery.attempt, error);
     return { event: "fail", lastError, reason: error.reason, category: undefined };
   }
@@ -131,12 +141,17 @@ export class EventWork extends DeliveryWork<Received> {
     const { event, handler, delivery, emissions } = received;
     const { createContext, subscription } = this.#options;
     const context = new DeliveryContext(run, emissions, subscription, event, delivery);
+    received.run = run;
     if (channels.arePutsObserved()) received.inside = AsyncLocalStorage.snapshot();
     if (createContext === undefined) return handler(event, context);
-    return Promise.resolve(createContext(context, event)).then((made) => handler(event, extend(context, made)));
+    return Promise.resolve(createContext(context, event)).then((made) => {
+      // Whoever waited for it may have given up.
+      context.signal.throwIfAborted();
+      return handler(event, extend(context, made));
+    });
   }
 
-  protected override async returned(received: Received, value: unknown): Promise<Ending> {
+  protected override async returned(received: Received, value: unknown): Promise<Ending | undefined> {
     const returned = eventsIn(value);
     if (returned === undefined) return failed(unsupported(value), undefined);
     const events = [...received.emissions.end(), ...returned];
@@ -145,8 +160,8 @@ export class EventWork extends DeliveryWork<Received> {
       const emit = await this.#emissions(received, events);
       return { settlement: { event: "ack", emit }, error: undefined };
     } catch (error) {
-      if (error instanceof SchemaFault)
-        return { settlement: this.policy.threw(received.delivery.attempt, error), error };
+      if (error instanceof Interruption) return this.endingOf(received, error.result);
+      if (error instanceof SchemaFault) return this.endingOf(received, { kind: "threw", error: error.cause });
       return failed(error, error instanceof InvalidEventError ? "invalid_event" : undefined);
     }
   }
@@ -159,6 +174,7 @@ export class EventWork extends DeliveryWork<Received> {
   async #emissions(received: Received, events: readonly Event[]): Promise<Envelope[]> {
     const envelopes: Envelope[] = [];
     for (const event of events) {
+      await this.#validated(received, event);
       const { envelope } = await this.#options.dispatcher.address(emitted(event, received.event));
       if (envelope === undefined) continue;
       const put = received.inside?.(() => this.#options.dispatcher.announce(envelope));
@@ -168,9 +184,26 @@ export class EventWork extends DeliveryWork<Received> {
     return envelopes;
   }
 
-  /** The emissions conflict with what is stored: no retry can help. */
+  /** An asynchronous schema takes its time from the handler's: it may never answer. */
+  async #validated({ run }: Received, event: Event): Promise<void> {
+    const validation = ready(event);
+    if (validation === undefined || run === undefined) return;
+    try {
+      await unlessAborted(validation, run.signal);
+    } catch (error) {
+      throw run.signal.aborted ? new Interruption(run.signal.reason) : error;
+    }
+  }
+
+  /** The emissions conflict with what is stored, or are too large: no retry can help. */
   override refused(_: Received, error: unknown): Ending | undefined {
+    if (error instanceof PayloadError) return failed(error, undefined);
     return error instanceof DeduplicationConflictError ? failed(error, "deduplication_conflict") : undefined;
+  }
+
+  override dropped({ announced }: Received): void {
+    const error = new StorageError("BUSY", "The acknowledgement could not be recorded", { outcome: "unknown" });
+    for (const put of announced) channels.putEnded(put, undefined, error);
   }
 
   override concluded(received: Received, ending: Ending, state: JobState): void {
@@ -229,6 +262,17 @@ class Unhandled extends InvalidEventError {
   }
 }
 
+/** The run of the handler ended while its emissions were being checked. */
+class Interruption extends Error {
+  readonly result: Result;
+
+  constructor(reason: unknown) {
+    super("The run of the handler has ended", { cause: reason });
+    if (reason instanceof TimeoutError) this.result = { kind: "timed out", error: reason };
+    else this.result = { kind: reason instanceof LeaseExpiredError ? "lease lost" : "interrupted" };
+  }
+}
+
 function failed(error: unknown, category: string | undefined): Ending {
   const lastError = describeThrown(error);
   return { settlement: { event: "fail", lastError, reason: "permanent_handler_error", category }, error };
@@ -242,5 +286,7 @@ function eventsIn(value: unknown): readonly Event[] | undefined {
 }
 
 function unsupported(value: unknown): TypeError {
-  return wrongType("what the handler returned", "nothing, an event, or an array of events", value);
+  const wrong = Array.isArray(value) ? value.findIndex((item) => !isEvent(item)) : -1;
+  if (wrong < 0) return wrongType("what the handler returned", "nothing, an event, or an array of events", value);
+  return wrongType(`item ${wrong} of what the handler returned`, "an event", (value as unknown[])[wrong]);
 }

@@ -34,12 +34,11 @@ export class Run {
   #idleFor(ms: number): Idleness {
     const afterMs = Math.max(ms, SHORTEST_IDLENESS_MS);
     return {
-      afterMs,
-      isOver: () => {
-        // An event that is handled in one may emit into another. Waits are measured in whole milliseconds.
-        const isOver = this.#consumptions.every(({ idleMs }) => idleMs + 1 >= afterMs);
-        if (isOver) void this.stop();
-        return isOver;
+      leftMs: () => {
+        // An event that is handled in one may emit into another, so they are idle together.
+        const leftMs = Math.max(0, afterMs - Math.min(...this.#consumptions.map(({ idleMs }) => idleMs)));
+        if (leftMs === 0) void this.stop();
+        return leftMs;
       },
     };
   }

@@ -142,12 +142,12 @@ export class Leases {
   #keepTime(held: HeldLease, now: number): boolean {
     const { timeoutMs, graceMs } = held.consumer.settings;
     if (timeoutMs === undefined || held.timeoutAt > now) return false;
-    if (!this.#occupies(held)) {
-      // Its handler has ended: only the settlement is still under way.
+    const cell = this.#occupies(held) ? Atomics.load(held.consumer.cells, held.slot) : SLOT.ended;
+    if (cell === SLOT.ended) {
+      // Only the settlement is still under way.
       held.timeoutAt = Number.POSITIVE_INFINITY;
       return false;
     }
-    const cell = Atomics.load(held.consumer.cells, held.slot);
     const ran = cell > 0 ? elapsedSince(cell, now) : 0;
     if (ran < timeoutMs) {
       held.timeoutAt = now + timeoutMs - ran;

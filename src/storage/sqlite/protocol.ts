@@ -45,7 +45,7 @@ export const END = { no: 0, closing: 1, exiting: 2 } as const;
 export const WATCH = { off: 0, armed: 1, unavailable: 2 } as const;
 
 /** Cells of a consumer's slots: what became of the delivery that the engine last put there. */
-export const SLOT = { waiting: 0, returned: -1 } as const;
+export const SLOT = { waiting: 0, returned: -1, ended: -2 } as const;
 
 /** How far this thread's clock is behind the one that it was set by. */
 let behindMs = 0;

@@ -35,6 +35,8 @@ export class SqliteConsumer implements Consumer {
   readonly #onClose: () => void;
   /** The deliveries of each slot: the last one, and perhaps one before it that could not be settled yet. */
   readonly #held: Lease[][];
+  /** By slot: what `start` wrote into its cell. */
+  readonly #startedAt: number[] = [];
   #closed = false;
 
   constructor(
@@ -70,13 +72,16 @@ export class SqliteConsumer implements Consumer {
   start(slot: number, { receipt }: Lease): boolean {
     // The lease may have been lost while the payload was decoded.
     if (!this.#held[slot]?.some((held) => held.receipt === receipt)) return false;
-    const started = cellTime(monotonicMs());
-    if (Atomics.compareExchange(this.#cells, slot, SLOT.waiting, started) === SLOT.waiting) return true;
+    const startedAt = cellTime(monotonicMs());
+    this.#startedAt[slot] = startedAt;
+    if (Atomics.compareExchange(this.#cells, slot, SLOT.waiting, startedAt) === SLOT.waiting) return true;
     this.#forgetIn(slot, receipt);
     return false;
   }
 
   settle(slot: number, lease: Lease, move: Settlement): Promise<JobState> {
+    // What it may take to settle is not the handler's time. By now the slot may be another delivery's.
+    Atomics.compareExchange(this.#cells, slot, this.#startedAt[slot] ?? SLOT.ended, SLOT.ended);
     return onceOver(this.#storage.settleHeld(lease, move), () => this.#forgetIn(slot, lease.receipt));
   }
 

@@ -93,9 +93,11 @@ export class WaitingClaims {
 
   /** Tells claims that their time is up: nothing came, or there is work but the lock cannot be had. */
   endWaits(now: number, stalled: boolean): void {
+    // Nobody has looked for work, and the client would not hear of it. When it is back there is a look first.
+    if (stalled) return;
     const { outbox, connection } = this.#options;
     for (const [queue, claims] of this.#queues) {
-      const locked = claims.check && !stalled;
+      const locked = claims.check;
       for (const { command } of claims.takeEnded(now, locked)) {
         if (locked) outbox.fail(command.id, lockedOut(connection.file));
         else outbox.answer({ id: command.id, claimed: [] });
@@ -118,11 +120,12 @@ export class WaitingClaims {
 
   /** For how long there is nothing to do for them, unless somebody commits. */
   waitMs(now: number, stalled: boolean): number {
+    if (stalled) return Number.POSITIVE_INFINITY;
     const wall = this.#options.clock();
     let ms = Number.POSITIVE_INFINITY;
     for (const claims of this.#waitedFor()) {
-      const workThere = !stalled && claims.mayFind(wall);
-      if (!(workThere || stalled)) ms = Math.min(ms, claims.nextAt - wall);
+      const workThere = claims.mayFind(wall);
+      if (!workThere) ms = Math.min(ms, claims.nextAt - wall);
       for (const { endsAt, lockEndsAt = Number.POSITIVE_INFINITY } of claims.waiters)
         ms = Math.min(ms, (workThere ? lockEndsAt : endsAt) - now);
     }
