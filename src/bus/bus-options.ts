@@ -54,8 +54,8 @@ export interface EventBusOptions<Context extends object = object> {
 /** How a run of a bus ends. */
 export interface BusRunOptions extends RunOptions {
   /**
-   * Ends the run when none of its subscriptions has had anything to do for so long, in milliseconds, from 1. Events that
-   * wait for their next delivery do not count. Default: never.
+   * Ends the run when none of its subscriptions has had anything to do for so long, in milliseconds, at least 20. Events
+   * that wait for their next delivery do not count. Default: never.
    */
   readonly idleTimeoutMs?: number | undefined;
 }

@@ -74,7 +74,8 @@ export class EventBus<Context extends object = object> {
   /**
    * Stores an event for each of its subscriptions in one transaction, and resolves once that is committed. A
    * subscription that knows the event already, by its id or by its identity, is left as it is. Rejects with
-   * `InvalidEventError`, `NoSubscribersError`, `DeduplicationConflictError`, `StorageError`, `QueueClosedError`.
+   * `InvalidEventError`, `NoSubscribersError`, `DeduplicationConflictError`, `PayloadError` (too large), `StorageError`,
+   * `QueueClosedError`.
    */
   async dispatch(event: Event): Promise<DispatchReceipt> {
     const [receipt] = await this.dispatchMany([checkEvent(event, "event")]);
