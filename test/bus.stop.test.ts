@@ -112,7 +112,7 @@ describe.each(["the signal", "close()"] as const)("a run that is stopped by %s",
     expect(readRow(begun.directory, 1)).toMatchObject({ status: 1, attempts: 1 });
     finish.open();
     await until(() => late);
-    expect(late).toHaveProperty("message", expect.stringContaining("The handler has settled"));
+    expect(late).toHaveProperty("message", expect.stringContaining("This delivery is over"));
     expect(storedIn(begun.directory, "after")).toEqual([]);
   });
 });
