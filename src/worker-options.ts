@@ -13,6 +13,7 @@ import {
   wrongType,
 } from "./options.ts";
 import { isRetryPolicy, RetryPolicy } from "./retry.ts";
+import type { ConsumerSettings } from "./storage/storage.ts";
 
 /** Any class; its instances and those of its subclasses are meant. */
 export type ErrorClass = abstract new (...args: never[]) => unknown;
@@ -90,6 +91,13 @@ const readOptions: OptionsReader<Checked> = optionsReader<Checked>({
 
 export const runOptions: KnownOptions<Full<RunOptions>> = { signal: optional(abortSignal) };
 export const readRunOptions: OptionsReader<Full<RunOptions>> = optionsReader(runOptions);
+
+/** What a consumer's loop needs of the options, for so many slots. */
+export function consumerSettings(options: CheckedWorkerOptions, leaseMs: number, slots: number): ConsumerSettings {
+  const { heartbeatMs, timeoutMs, graceMs, retry } = options;
+  const maxAttempts = typeof retry === "function" ? undefined : retry.maxAttempts;
+  return { slots, leaseMs, heartbeatMs, timeoutMs, graceMs, maxAttempts };
+}
 
 export function readWorkerOptions(options: unknown, leaseMs: number): CheckedWorkerOptions {
   const checked = readOptions(options);

@@ -7,6 +7,7 @@ import type { SimpleQueue } from "./queue.ts";
 import { internalsOf, type QueueInternals } from "./queue-internals.ts";
 import {
   type CheckedWorkerOptions,
+  consumerSettings,
   type RunOptions,
   readRunOptions,
   readWorkerOptions,
@@ -91,9 +92,7 @@ export class Worker<T = unknown> {
 
   async #serve<Served>(slots: number, serve: (loop: ConsumerLoop<Assignment<T>>) => Promise<Served>): Promise<Served> {
     if (this.#stopped !== undefined) throw new QueueClosedError("This worker was stopped");
-    const { heartbeatMs, timeoutMs, graceMs, retry } = this.#options;
-    const maxAttempts = typeof retry === "function" ? undefined : retry.maxAttempts;
-    const settings = { slots, leaseMs: this.#queue.leaseMs, heartbeatMs, timeoutMs, graceMs, maxAttempts };
+    const settings = consumerSettings(this.#options, this.#queue.leaseMs, slots);
     const loop = new ConsumerLoop(this.#queue.storage, settings, this.#work);
     const detach = this.#queue.attach({
       stop: () => loop.stop(),

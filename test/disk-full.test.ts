@@ -136,36 +136,38 @@ describeSmallDisks("a full disk", () => {
     },
   );
 
-  test("is known to the other processes as soon as one has drawn on the reserve", async () => {
-    const { disk, directory, queue, held } = await open("tmpfs");
-    const other = new RemoteQueue(directory);
-    await other.call("put", "room");
-    await sleep(50); // so that it has to look again
-    // There is still room for a few puts, but not for much.
-    disk.fill(16 * 1024);
-    await putUntilFull(queue, 4_000);
-    const spare = reserveOf(directory);
-    const large = "x".repeat(100_000);
-    await expect(other.call("put", large)).rejects.toMatchObject({ code: "DISK_FULL" });
-    await expect(other.call("put", "none")).rejects.toMatchObject({ code: "DISK_FULL" });
-    expect(reserveOf(directory)).toBe(spare);
-    await settle(held);
-    disk.clear();
-    await until(() => other.call("put", "again").then(Boolean, () => false), 5_000);
-    await putAtLast(queue, 5_000);
-    await until(() => reserveOf(directory) > spare);
-  });
+  describe("is known to another process when one has drawn on the reserve", () => {
+    async function drawnOn(): Promise<Scene & { readonly other: RemoteQueue }> {
+      const scene = await open("tmpfs");
+      const other = new RemoteQueue(scene.directory);
+      await other.call("put", "room");
+      await sleep(50); // so that it has to look again
+      // There is still room for a few puts, but not for much.
+      scene.disk.fill(16 * 1024);
+      await putUntilFull(scene.queue, 4_000);
+      return { ...scene, other };
+    }
 
-  test("is known after one small put to another process, which looks when that is answered", async () => {
-    const { disk, directory, queue, held } = await open("tmpfs");
-    const other = new RemoteQueue(directory);
-    await other.call("put", "room");
-    await sleep(50); // so that it has to look again
-    disk.fill(16 * 1024);
-    await putUntilFull(queue, 4_000);
-    await other.call("put", "a last one").catch(() => {}); // there may be room for it
-    await expect(other.call("put", "none")).rejects.toMatchObject({ code: "DISK_FULL" });
-    await settle(held);
+    test("before it puts anything large", async () => {
+      const { disk, directory, queue, held, other } = await drawnOn();
+      const spare = reserveOf(directory);
+      const large = "x".repeat(100_000);
+      await expect(other.call("put", large)).rejects.toMatchObject({ code: "DISK_FULL" });
+      await expect(other.call("put", "none")).rejects.toMatchObject({ code: "DISK_FULL" });
+      expect(reserveOf(directory)).toBe(spare);
+      await settle(held);
+      disk.clear();
+      await until(() => other.call("put", "again").then(Boolean, () => false), 5_000);
+      await putAtLast(queue, 5_000);
+      await until(() => reserveOf(directory) > spare);
+    });
+
+    test("after one small put: it looks when that is answered", async () => {
+      const { held, other } = await drawnOn();
+      await other.call("put", "a last one").catch(() => {}); // there may be room for it
+      await expect(other.call("put", "none")).rejects.toMatchObject({ code: "DISK_FULL" });
+      await settle(held);
+    });
   });
 
   test("does not end a worker's jobs: they are acknowledged, their leases renewed, and nothing is tried in vain", async () => {

@@ -3,7 +3,12 @@ import { ConsumerLoop, type Idleness } from "../consumer-loop.ts";
 import type { Emitter } from "../emitter.ts";
 import { isRetryPolicy, isSamePolicy } from "../retry.ts";
 import type { Storage } from "../storage/storage.ts";
-import { type CheckedWorkerOptions, readWorkerOptions, type WorkerOptions } from "../worker-options.ts";
+import {
+  type CheckedWorkerOptions,
+  consumerSettings,
+  readWorkerOptions,
+  type WorkerOptions,
+} from "../worker-options.ts";
 import type { ContextFactory } from "./bus-options.ts";
 import type { Dispatcher } from "./dispatcher.ts";
 import { type EventBusEvents, EventWork, type Received } from "./event-work.ts";
@@ -79,13 +84,10 @@ export class Consumption {
 
   /** Serves until `stop()`, or until it is idle. */
   async run(idleness: Idleness | undefined): Promise<void> {
-    const { storage, queue, leaseMs, events, ...rest } = this.#options;
-    const settings = this.#settings;
-    const { concurrency: slots, heartbeatMs, timeoutMs, graceMs, retry } = settings;
-    const maxAttempts = typeof retry === "function" ? undefined : retry.maxAttempts;
-    const work = new EventWork({ ...rest, queue, settings, events });
+    const { storage, leaseMs, ...rest } = this.#options;
+    const settings = consumerSettings(this.#settings, leaseMs, this.#settings.concurrency);
     this.#hasRun = true;
-    this.#loop = new ConsumerLoop(storage, { slots, leaseMs, heartbeatMs, timeoutMs, graceMs, maxAttempts }, work);
+    this.#loop = new ConsumerLoop(storage, settings, new EventWork({ ...rest, settings: this.#settings }));
     try {
       await this.#loop.run(idleness);
     } finally {

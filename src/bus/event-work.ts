@@ -256,7 +256,7 @@ class Unhandled extends InvalidEventError {
   constructor(type: string, subscription: string, isKnown: boolean) {
     const what = isKnown ? "for which it has no handler here" : "which is not known here";
     super(
-      `Subscription "${subscription}" got an event of the type "${type}", ${what}. It is left to other processes for a while; deploy one that handles it, or add a handler`,
+      `Subscription "${subscription}" got an event of the type "${type}", ${what}. Other processes may take it: deploy one that handles it, or add a handler`,
     );
     this.isKnown = isKnown;
   }
