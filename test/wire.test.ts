@@ -1,13 +1,16 @@
 import { expect, test } from "vitest";
+import { IntroducedOrigins, KnownOrigins } from "../dist/storage/sqlite/origins.js";
 import type { AnswerOf, Command, FromEngine, ToEngine } from "../dist/storage/sqlite/protocol.js";
 import { packFromEngine, packToEngine, unpackFromEngine, unpackToEngine } from "../dist/storage/sqlite/wire.js";
 
 const KIB = 1024;
+const introduced = new IntroducedOrigins();
+const known = new KnownOrigins();
 
 function toEngine(message: ToEngine): { arrived: ToEngine; handedOver: number } {
   const transfer: ArrayBuffer[] = [];
-  const packed = packToEngine(message, transfer);
-  return { arrived: unpackToEngine(structuredClone(packed, { transfer })), handedOver: transfer.length };
+  const packed = packToEngine(message, transfer, introduced);
+  return { arrived: unpackToEngine(structuredClone(packed, { transfer }), known), handedOver: transfer.length };
 }
 
 function fromEngine(message: FromEngine): { arrived: FromEngine; handedOver: number } {
@@ -84,6 +87,25 @@ const commands: Command[] = [
 test("commands arrive as they were sent", () => {
   expect(toEngine({ kind: "batch", commands }).arrived).toStrictEqual({ kind: "batch", commands });
   expect(toEngine({ kind: "abort", id: 3 }).arrived).toStrictEqual({ kind: "abort", id: 3 });
+});
+
+test("what commands have from their queue crosses once, and anew when that was closed", () => {
+  const mine = new IntroducedOrigins();
+  const theirs = new KnownOrigins();
+  const stats: Command = { op: "stats", id: 1, ...one };
+  const cross = (message: ToEngine): { sent: unknown; arrived: ToEngine } => {
+    const sent = packToEngine(message, [], mine);
+    return { sent, arrived: unpackToEngine(structuredClone(sent), theirs) };
+  };
+  const batch: ToEngine = { kind: "batch", commands: [stats, stats] };
+  const [whole, number] = [
+    ["stats", 1, one.origin, 30_000],
+    ["stats", 1, 1, 30_000],
+  ];
+  expect(cross(batch)).toEqual({ sent: [whole, number], arrived: batch });
+  expect(cross(batch)).toEqual({ sent: [number, number], arrived: batch });
+  cross({ kind: "closeSession", session: 1 });
+  expect(cross(batch)).toEqual({ sent: [whole, number], arrived: batch });
 });
 
 test("answers arrive as they were sent", () => {

@@ -122,10 +122,6 @@ export class Client {
       batch.add(command, bytes);
       tally.begin();
       this.#buffered += cost;
-      if (this.#requests.size === 1) {
-        this.#keepAlive();
-        this.#keepTicking();
-      }
       if (!this.#flushing) {
         this.#flushing = true;
         queueMicrotask(() => this.#flush());
@@ -154,6 +150,9 @@ export class Client {
       this.#thread?.post({ kind: "batch", commands: batch.commands });
     }
     if (this.#batches.length > 0 && this.#patienceTimer === undefined) this.#watchPatience();
+    // Only now: the engine need not wait for that.
+    this.#keepAlive();
+    this.#keepTicking();
   }
 
   /** What was waited here is taken off what may be waited there. */

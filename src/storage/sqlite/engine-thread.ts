@@ -1,6 +1,7 @@
 import { availableParallelism } from "node:os";
 import type { Gauges } from "./gauges.ts";
 import { awaitOutside } from "./leaving.ts";
+import { IntroducedOrigins } from "./origins.ts";
 import { cellTime, END, type FromEngine, monotonicMs, readClock, SIGNAL, type ToEngine } from "./protocol.ts";
 import { StorageThread } from "./storage-thread.ts";
 import type { EngineThreadData } from "./thread.ts";
@@ -16,6 +17,7 @@ export interface EngineThreadListener {
 export class EngineThread {
   readonly #thread: StorageThread;
   readonly #signals: Int32Array;
+  readonly #origins = new IntroducedOrigins();
 
   constructor(directory: string, signals: Int32Array, gauges: Gauges, listener: EngineThreadListener) {
     const data: Omit<EngineThreadData, "port"> = { directory, signals, clock: readClock(), gauges };
@@ -30,7 +32,7 @@ export class EngineThread {
   post(message: ToEngine): void {
     showAlive(this.#signals);
     const transfer: ArrayBuffer[] = [];
-    this.#thread.post(packToEngine(message, transfer), transfer);
+    this.#thread.post(packToEngine(message, transfer, this.#origins), transfer);
     wake(this.#signals);
   }
 

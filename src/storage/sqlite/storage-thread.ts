@@ -19,6 +19,7 @@ export class StorageThread {
   readonly exited: Promise<void>;
   readonly #worker: Worker;
   readonly #port: MessagePort;
+  #isKeptAlive = true;
 
   /** `entry` throws where a bundler left no module's URL. */
   constructor(entry: () => URL, data: Omit<ThreadData, "port">, listener: ThreadListener) {
@@ -69,6 +70,8 @@ export class StorageThread {
 
   /** While somebody waits for an answer the process must not end; an idle thread does not hold it up. */
   keepAlive(needed: boolean): void {
+    if (needed === this.#isKeptAlive) return;
+    this.#isKeptAlive = needed;
     if (needed) {
       this.#worker.ref();
       this.#port.ref();

@@ -6,6 +6,7 @@ import { Engine } from "./engine.ts";
 import { countWakeUp, type Gauges } from "./gauges.ts";
 import { whileWorking } from "./leaving.ts";
 import { Lookout } from "./lookout.ts";
+import { KnownOrigins } from "./origins.ts";
 import { errorOnWire } from "./outbox.ts";
 import {
   type ClockReading,
@@ -72,6 +73,7 @@ function warningsOf(driver: Driver, { doubt }: Connection): WarningOnWire[] {
 }
 
 function pump(engine: Engine, port: MessagePort, signals: Int32Array, gauges: Gauges): void {
+  const origins = new KnownOrigins();
   const lookout = new Lookout(LOOKOUT_MS);
   const roused = new Lookout(ROUSED_MS);
   for (;;) {
@@ -79,7 +81,7 @@ function pump(engine: Engine, port: MessagePort, signals: Int32Array, gauges: Ga
     // Read before looking for messages: one that comes in between makes the wait return at once.
     const seen = Atomics.load(signals, SIGNAL.wake);
     for (let next = receiveMessageOnPort(port); next !== undefined; next = receiveMessageOnPort(port)) {
-      const message = unpackToEngine(next.message as PackedToEngine);
+      const message = unpackToEngine(next.message as PackedToEngine, origins);
       if (message.kind === "shutdown") return;
       engine.receive(message);
       busy = true;

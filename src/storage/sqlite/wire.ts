@@ -1,5 +1,6 @@
 import type { JobState } from "../../state.ts";
 import type { Delivery, Enqueued, Settlement } from "../storage.ts";
+import type { IntroducedOrigins, KnownOrigins, OriginOnWire } from "./origins.ts";
 import type {
   AlterCommand,
   Answer,
@@ -7,7 +8,6 @@ import type {
   FromEngine,
   NewEvent,
   NewJob,
-  Origin,
   SweepRequest,
   ToEngine,
 } from "./protocol.ts";
@@ -22,7 +22,7 @@ const LARGE_BYTES = 64 * 1024;
 
 const encoder = new TextEncoder();
 
-type Header<Op extends string> = readonly [op: Op, id: number, origin: Origin, lockMs: number];
+type Header<Op extends string> = readonly [op: Op, id: number, origin: OriginOnWire, lockMs: number];
 
 type PackedJob = readonly [
   payload: NewJob["payload"],
@@ -74,14 +74,15 @@ type OtherToEngine = Exclude<ToEngine, { kind: "batch" }>;
 export type PackedToEngine = readonly PackedCommand[] | OtherToEngine;
 
 /** Adds to `transfer` the memory that is handed over. */
-export function packToEngine(message: ToEngine, transfer: ArrayBuffer[]): PackedToEngine {
-  if (message.kind !== "batch") return message;
-  // A message contains each object once, so one origin for all that come of it.
-  return message.commands.map((command) => packCommand(command, transfer));
+export function packToEngine(message: ToEngine, transfer: ArrayBuffer[], origins: IntroducedOrigins): PackedToEngine {
+  if (message.kind === "batch") return message.commands.map((command) => packCommand(command, transfer, origins));
+  if (message.kind === "closeSession") origins.forget(message.session);
+  return message;
 }
 
-function packCommand(command: Command, transfer: ArrayBuffer[]): PackedCommand {
-  const { id, origin, lockMs } = command;
+function packCommand(command: Command, transfer: ArrayBuffer[], origins: IntroducedOrigins): PackedCommand {
+  const { id, lockMs } = command;
+  const origin = origins.pack(command.origin);
   switch (command.op) {
     case "put": {
       const { bytes, waitMs, entries } = command;
@@ -139,16 +140,19 @@ function packBytes(bytes: Uint8Array, transfer: ArrayBuffer[]): Uint8Array {
   return own;
 }
 
-export function unpackToEngine(message: PackedToEngine): ToEngine {
-  return isBatch(message) ? { kind: "batch", commands: message.map(unpackCommand) } : message;
+export function unpackToEngine(message: PackedToEngine, origins: KnownOrigins): ToEngine {
+  if (isBatch(message)) return { kind: "batch", commands: message.map((packed) => unpackCommand(packed, origins)) };
+  if (message.kind === "closeSession") origins.forget(message.session);
+  return message;
 }
 
 function isBatch(message: PackedToEngine): message is readonly PackedCommand[] {
   return Array.isArray(message);
 }
 
-function unpackCommand(packed: PackedCommand): Command {
-  const [, id, origin, lockMs] = packed;
+function unpackCommand(packed: PackedCommand, origins: KnownOrigins): Command {
+  const [, id, sender, lockMs] = packed;
+  const origin = origins.unpack(sender);
   switch (packed[0]) {
     case "put": {
       const [op, , , , bytes, waitMs, payload, jobId, delayMs, maxAttempts, context] = packed;
