@@ -35,7 +35,7 @@ describe("an event of a type that an old process does not know", () => {
     const now = Date.now();
     const told = await runOldProcess(directory);
     const message =
-      'Subscription "work" got an event of the type "new", which is not known here. It is left to other processes for a while; deploy one that handles it, or add a handler';
+      'Subscription "work" got an event of the type "new", which is not known here. Other processes may take it: deploy one that handles it, or add a handler';
     expect(told).toEqual([["error", "work", expect.objectContaining({ code: "INVALID_EVENT", message })]]);
     const row = readRow(directory, id);
     expect(row).toMatchObject({ status: 0, attempts: 0, releases: 1, last_error: `InvalidEventError: ${message}` });

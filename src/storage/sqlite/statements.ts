@@ -188,7 +188,7 @@ export const SQL: Readonly<Record<StatementName, string>> = {
       attempts = CASE WHEN releases < ${MAX_RELEASES} THEN attempts - 1 ELSE attempts END,
       releases = min(releases + 1, ${MAX_RELEASES}),
       last_error = coalesce(:lastError, last_error), receipt = NULL, lease_until = NULL, updated_at = :now
-    WHERE ${HELD} RETURNING status`,
+    WHERE ${HELD} RETURNING status, available_at`,
 
   extend: `UPDATE messages SET lease_until = :now + :ms, updated_at = :now WHERE ${HELD}`,
 

@@ -4,6 +4,7 @@ import type { Delivery, Enqueued, FailedFilter, Lease, QueueStats, Settlement } 
 import type { Connection } from "./connection.ts";
 import type { Row } from "./driver.ts";
 import { Conflict, fanOut, link } from "./fan-out.ts";
+import { HeadStarts } from "./head-start.ts";
 import { Load, loadOf } from "./load.ts";
 import type { NewEvent, NewJob } from "./protocol.ts";
 
@@ -43,6 +44,7 @@ export class Transitions {
   readonly #quietUntil = new Map<string, number>();
   readonly #moves: { queue: string; from: JobState | undefined; to: JobState | undefined; jobs: number }[] = [];
   readonly #load = new Load();
+  readonly #headStarts = new HeadStarts();
 
   constructor(connection: Connection, clock: () => number) {
     this.#connection = connection;
@@ -109,7 +111,7 @@ export class Transitions {
 
   look(queue: string): Outlook {
     const row = this.#sql.look.get({ queue }) as Row;
-    const due = (row["due"] as number | null) ?? Number.POSITIVE_INFINITY;
+    const due = this.#headStarts.dueHere(queue, (row["due"] as number | null) ?? Number.POSITIVE_INFINITY);
     const expiry = (row["expiry"] as number | null) ?? Number.POSITIVE_INFINITY;
     this.#quietUntil.set(queue, Math.min(due, expiry));
     return { ready: row["ready"] === 1, due, expiry };
@@ -208,7 +210,9 @@ export class Transitions {
       case "release": {
         const { initialMs, maxMs, lastError, exhaustedReason } = move.backoff ?? AT_ONCE;
         this.#stirsAt(held.queue, held.now + Math.min(initialMs, maxMs));
-        return stateOfOnly(this.#sql.release.all({ ...held, initialMs, maxMs, lastError, reason: exhaustedReason }));
+        const rows = this.#sql.release.all({ ...held, initialMs, maxMs, lastError, reason: exhaustedReason });
+        if (move.backoff) for (const row of rows) this.#headStarts.give(held.queue, row["available_at"] as number);
+        return stateOfOnly(rows);
       }
     }
   }
