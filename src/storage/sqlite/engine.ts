@@ -1,9 +1,8 @@
 import type { StorageError } from "../../errors.ts";
-import { AlterStep } from "./alter.ts";
 import { type ClaimContext, ClaimStep, type Waiter } from "./claims.ts";
 import { ClockWatch } from "./clock-watch.ts";
+import { stepOf } from "./command-steps.ts";
 import { BUSY_SLICE_MS, type Connection } from "./connection.ts";
-import { DispatchStep } from "./dispatch.ts";
 import { isConnectionFailure, toStorageError } from "./driver.ts";
 import { countBatch, type Gauges, newGauges, noteHeldBack } from "./gauges.ts";
 import { GroupCommit, type Step } from "./group-commit.ts";
@@ -18,22 +17,12 @@ import {
   type FromEngine,
   SIGNAL,
   SLOT,
-  type StatsCommand,
-  type SweepCommand,
   type ToEngine,
 } from "./protocol.ts";
 import { lockedOut } from "./refusals.ts";
 import { Room } from "./room.ts";
 import { Shrinking } from "./shrink.ts";
-import {
-  type CommandStep,
-  ExtendStep,
-  LateDeliveryStep,
-  PutStep,
-  ReclaimStep,
-  SettleStep,
-  TakeBackStep,
-} from "./steps.ts";
+import { type CommandStep, LateDeliveryStep, TakeBackStep } from "./steps.ts";
 import { Sweeps } from "./sweeps.ts";
 import { Transitions } from "./transitions.ts";
 import { WaitingClaims } from "./waiting-claims.ts";
@@ -166,12 +155,18 @@ export class Engine {
 
   #accept(commands: readonly Command[]): void {
     const now = this.#monotonic();
+    const context = {
+      outbox: this.#outbox,
+      room: this.#room,
+      leases: this.#leases,
+      altered: () => this.#checkAll(),
+    };
     const steps: CommandStep[] = [];
     for (const command of commands) {
       if (command.op === "stats") this.#stats.add(command, now);
       else if (command.op === "claim") this.#claims.add(this.#waiterOf(command, now));
       else if (command.op === "sweep") this.#sweeps.add(command);
-      else steps.push(this.#stepOf(command, now));
+      else steps.push(stepOf(command, now, context));
     }
     this.#pending.addBatch(steps);
   }
@@ -282,25 +277,6 @@ export class Engine {
       if (tookMs < slice / 2) this.#pauseUntil = this.#monotonic() + LOCK_RETRY_MS;
     } else if (sweep === undefined || steps.length > 1) {
       this.#pauseUntil = this.#monotonic() + this.#neighbours.gapMs(now, this.#connection.heldMs);
-    }
-  }
-
-  #stepOf(command: Exclude<Command, ClaimCommand | StatsCommand | SweepCommand>, now: number): CommandStep {
-    const lockEndsAt = now + command.lockMs;
-    switch (command.op) {
-      case "put":
-        if (command.origin.maxPending !== undefined) return this.#room.stepOf(command, now);
-        return new PutStep(command, lockEndsAt, this.#outbox);
-      case "dispatch":
-        return new DispatchStep(command, lockEndsAt, this.#outbox);
-      case "settle":
-        return new SettleStep(command, lockEndsAt, this.#outbox, (receipt) => this.#leases.delete(receipt));
-      case "extend":
-        return new ExtendStep(command, lockEndsAt, this.#outbox, (receipt, ms) => this.#leases.extended(receipt, ms));
-      case "reclaim":
-        return new ReclaimStep(command, lockEndsAt, this.#outbox);
-      case "alter":
-        return new AlterStep(command, lockEndsAt, this.#outbox, () => this.#checkAll());
     }
   }
 
