@@ -3,6 +3,8 @@ import { defineConfig, type ViteUserConfig } from "vitest/config";
 const config: ViteUserConfig = defineConfig({
   test: {
     include: ["test/**/*.test.ts"],
+    // These take minutes: npm run test:reliability.
+    exclude: ["test/reliability/**"],
     pool: "forks",
     maxWorkers: 2,
     testTimeout: 30_000,
