@@ -18,7 +18,7 @@ const jobName = ({ queue, payload }: { queue: string; payload: string }): string
 
 /** Which jobs may have been deleted. */
 function deletions({ calls, deliveries }: Ledger): (id: number, queue: string) => boolean {
-  const real = calls.filter(({ outcome }) => outcome !== "fail");
+  const real = calls.filter(({ outcome, result }) => outcome !== "fail" && result.changed !== 0);
   const single = new Set(callsOf(real, "remove", "discard").map(({ call }) => call.id));
   const purged = new Set(callsOf(real, "purge").map(({ call }) => call.queue));
   const unknown = new Set(
@@ -100,11 +100,13 @@ function allOrNothing(ledger: Ledger): string[] {
   const anyRemoved = callsOf(calls, "remove", "discard").some(({ outcome }) => outcome !== "fail");
   const wanted = groupBy(asked, jobName);
   const isThere = (job: Asked): boolean => [known, inFile, seen].some((names) => names.has(jobName(job)));
+  const ids = groupBy(asked, ({ queue, jobId }) => `${jobId} in ${queue}`);
+  const keys = groupBy(asked, ({ queue, key }) => `${key} in ${queue}`);
   // Others may be there, or be missing, for another reason.
   const isTelling = (job: Asked): boolean =>
     wanted.get(jobName(job))?.length === 1 &&
-    job.jobId === undefined &&
-    job.key === undefined &&
+    (job.jobId === undefined || ids.get(`${job.jobId} in ${job.queue}`)?.length === 1) &&
+    (job.key === undefined || keys.get(`${job.key} in ${job.queue}`)?.length === 1) &&
     !purged.has(job.queue);
   return [...groupBy(asked, ({ by }) => by)].flatMap(([by, jobs]) => {
     const telling = jobs.filter(isTelling);

@@ -54,7 +54,7 @@ export class ModelRun {
   }
 
   #open(): TestEngine {
-    return new TestEngine({ directory: this.#directory, clock: this.clock, idle: true });
+    return new TestEngine({ directory: this.#directory, clock: this.clock, idle: true, closedByCaller: true });
   }
 
   /** As if the process was killed while it did nothing, and another took its place. */
