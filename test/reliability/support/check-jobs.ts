@@ -18,8 +18,10 @@ const jobName = ({ queue, payload }: { queue: string; payload: string }): string
 
 /** Which jobs may have been deleted. */
 function deletions({ calls, deliveries }: Ledger): (id: number, queue: string) => boolean {
-  const real = calls.filter(({ outcome, result }) => outcome !== "fail" && result.changed !== 0);
-  const single = new Set(callsOf(real, "remove", "discard").map(({ call }) => call.id));
+  const real = calls.filter(({ outcome }) => outcome !== "fail");
+  const removals = callsOf(real, "remove", "discard").filter(({ result }) => result.changed !== 0);
+  const single = new Set(removals.map(({ call }) => call.id));
+  // A slice of a purge that is repeated, because its COMMIT reported an error, may count nothing.
   const purged = new Set(callsOf(real, "purge").map(({ call }) => call.queue));
   const unknown = new Set(
     callsOf(real, "claim")
