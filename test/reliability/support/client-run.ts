@@ -51,13 +51,17 @@ export class ClientRun {
   perform(act: Act): void {
     switch (act.act) {
       case "put":
-        return this.#put(act.queue, act.jobs, act.aborts);
+        this.#put(act.queue, act.jobs, act.aborts);
+        break;
       case "claim":
-        return this.#claim(act.queue, act.limit, act.waits);
+        this.#claim(act.queue, act.limit, act.waits);
+        break;
       case "settle":
-        return this.#settle(act.how, act.which);
+        this.#settle(act.how, act.which);
+        break;
       case "extend":
-        return this.#extend(act.which);
+        this.#extend(act.which);
+        break;
       case "abort":
         this.#controllers.at(-1 - act.which)?.abort(new Error("aborted"));
         break;
