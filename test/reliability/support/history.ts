@@ -37,7 +37,7 @@ export interface Failed extends EntryBase {
   readonly error: string;
 }
 
-export type Call = PutCall | ClaimCall | SettleCall | ExtendCall | AlterCall | PurgeCall;
+export type Call = PutCall | ClaimCall | SettleCall | ExtendCall | AlterCall | SweepCall;
 
 /** All jobs in one transaction: `put`, `putMany`, `dispatch`. */
 export interface PutCall {
@@ -88,9 +88,9 @@ export interface AlterCall {
   readonly id: number;
 }
 
-/** Deletes finished jobs. */
-export interface PurgeCall {
-  readonly f: "purge";
+/** Many jobs: finished ones are deleted, dead letters replayed. */
+export interface SweepCall {
+  readonly f: "purge" | "replayAll";
   readonly queue: string;
 }
 
@@ -125,6 +125,18 @@ interface ExtendResult {
 interface AlterResult {
   /** How many jobs were altered or deleted. */
   readonly changed: number;
+}
+
+/** A job as it is in the file at the end. */
+export interface FinalRow {
+  readonly id: number;
+  readonly queue: string;
+  readonly payload: string;
+  readonly state: "ready" | "processing" | "acked" | "failed";
+  readonly attempts: number;
+  readonly maxAttempts: number;
+  readonly jobId?: string | undefined;
+  readonly key?: string | undefined;
 }
 
 /** The histories of processes; the last line of one that was killed may be torn. */
