@@ -99,5 +99,6 @@ export const CHANGES: readonly Change[] = [
   { name: "purgeFailed of one", prepare: alter("discard") },
   { name: "retryFailed", prepare: sweep({ kind: "retryFailed", category: "mail" }) },
   { name: "purgeFailed", prepare: sweep({ kind: "purgeFailed", reason: "explicit_permanent_failure" }) },
-  { name: "purge", prepare: sweep({ kind: "purge", olderThanMs: 0, includeFailed: true }) },
+  // Without the dead letters: for those it may take a second transaction.
+  { name: "purge", prepare: sweep({ kind: "purge", olderThanMs: 0, includeFailed: false }) },
 ];
