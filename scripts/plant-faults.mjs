@@ -5,7 +5,7 @@ import { cpSync, existsSync, mkdtempSync, readFileSync, rmSync, symlinkSync, wri
 import { tmpdir } from "node:os";
 import path from "node:path";
 import { fileURLToPath } from "node:url";
-import { FAULTS } from "./planted/faults.mjs";
+import { FAULTS } from "./reliability/faults.mjs";
 
 const ROOT = fileURLToPath(new URL("..", import.meta.url));
 const COPIED = [

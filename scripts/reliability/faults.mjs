@@ -103,7 +103,7 @@ export const FAULTS = [
   {
     name: "M15 an extension after the lease",
     file: SQL,
-    find: "extend: `UPDATE messages SET lease_until = :now + :ms, updated_at = :now WHERE ${HELD}`",
+    find: `extend: \`UPDATE messages SET lease_until = :now + :ms, updated_at = :now WHERE \${HELD}\``,
     replace:
       "extend: `UPDATE messages SET lease_until = :now + :ms, updated_at = :now WHERE id = :id AND queue = :queue AND status = 1 AND receipt = :receipt`",
     by: ["model"],
@@ -111,8 +111,8 @@ export const FAULTS = [
   {
     name: "jobs that are claimed in the wrong order",
     file: SQL,
-    find: "WHERE ${READY} ORDER BY id LIMIT 1)\n    RETURNING id",
-    replace: "WHERE ${READY} ORDER BY id DESC LIMIT 1)\n    RETURNING id",
+    find: `WHERE \${READY} ORDER BY id LIMIT 1)\n    RETURNING id`,
+    replace: `WHERE \${READY} ORDER BY id DESC LIMIT 1)\n    RETURNING id`,
     by: ["model"],
   },
   {
@@ -130,8 +130,8 @@ export const FAULTS = [
   {
     name: "delays that end a second early",
     file: SQL,
-    find: "WHERE ${DUE} AND available_at <= :now\n",
-    replace: "WHERE ${DUE} AND available_at <= :now + 1000\n",
+    find: `WHERE \${DUE} AND available_at <= :now\n`,
+    replace: `WHERE \${DUE} AND available_at <= :now + 1000\n`,
     by: ["model"],
   },
   {
