@@ -46,6 +46,7 @@ export class SimulatedProcess {
   #consumer: TestConsumer | undefined;
   #consumes = { queue: "", leaseMs: 0 };
   #lives = 0;
+  #stepping = false;
   #underWay: UnderWay[] = [];
   /** Also those whose lease is over: some programs do not notice. */
   #held: Holding[] = [];
@@ -104,8 +105,12 @@ export class SimulatedProcess {
   }
 
   step(): void {
+    // A process that is interrupted by another one cannot go on within that one's step.
+    if (this.#stepping) return;
+    this.#stepping = true;
     this.#engine?.tick();
     this.#engine?.step();
+    this.#stepping = false;
   }
 
   /** As if its event loop was blocked. */
