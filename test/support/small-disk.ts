@@ -1,5 +1,6 @@
-import { execFileSync } from "node:child_process";
+import { execFileSync, spawn } from "node:child_process";
 import fs from "node:fs";
+import type { Socket } from "node:net";
 import path from "node:path";
 import { describe, expect, onTestFinished, test } from "vitest";
 import { tempDirectory } from "./temp.ts";
@@ -8,24 +9,45 @@ const MIB = 1024 * 1024;
 
 export type DiskKind = "tmpfs" | "ext4";
 
+/** Tells ext4 that the power is gone: from now on nothing is written, not even what is in its journal's buffer. */
+const SHUTDOWN =
+  'open(my $f, "<", $ARGV[0]) or die $!; my $flag = pack("I", 2); ioctl($f, 0x8004587D, $flag) or die $!';
+
 /** A file system of its own, unmounted at the end of the test. Put queues there before they are closed. */
 export class SmallDisk {
   readonly directory: string;
+  readonly #image: string;
   readonly #fillers: string[] = [];
 
   constructor(kind: DiskKind, mib: number, block = "4096") {
     const place = tempDirectory();
     this.directory = path.join(place, "disk");
+    this.#image = path.join(place, "image");
     fs.mkdirSync(this.directory);
+    unmountAfterDeath(this.directory);
     if (kind === "tmpfs") run("mount", "-t", "tmpfs", "-o", `size=${mib}m`, "tmpfs", this.directory);
     else {
-      const image = path.join(place, "image");
-      fs.writeFileSync(image, "");
-      fs.truncateSync(image, mib * MIB);
-      run("mkfs.ext4", "-q", "-m", "0", "-b", block, image);
-      run("mount", "-o", "loop", image, this.directory);
+      fs.writeFileSync(this.#image, "");
+      fs.truncateSync(this.#image, mib * MIB);
+      run("mkfs.ext4", "-q", "-m", "0", "-b", block, this.#image);
+      this.#mount();
     }
     onTestFinished(() => void run("umount", "--lazy", this.directory));
+  }
+
+  #mount(): void {
+    run("mount", "-o", "loop", this.#image, this.directory);
+  }
+
+  /** Cuts the power of an ext4: what is not on the disk by now is lost, and everything else fails. */
+  cutPower(): void {
+    run("perl", "-e", SHUTDOWN, this.directory);
+  }
+
+  /** Brings the power back. All who had files open there must be dead. */
+  restorePower(): void {
+    run("umount", this.directory);
+    this.#mount();
   }
 
   get free(): number {
@@ -54,6 +76,17 @@ export class SmallDisk {
   clear(): void {
     for (const filler of this.#fillers.splice(0)) fs.rmSync(filler);
   }
+}
+
+/** If this process is killed before the end of the test, somebody else unmounts. */
+function unmountAfterDeath(directory: string): void {
+  const script = 'cat; umount --lazy "$1" 2> /dev/null';
+  const watcher = spawn("sh", ["-c", script, "sh", directory], {
+    detached: true,
+    stdio: ["pipe", "ignore", "ignore"],
+  });
+  watcher.unref();
+  (watcher.stdin as Socket).unref();
 }
 
 function run(command: string, ...args: string[]): string {

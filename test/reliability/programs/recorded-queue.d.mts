@@ -1,0 +1,1 @@
+export function nameOf(payload: string | Uint8Array): string;
