@@ -14,7 +14,7 @@ import { until } from "./support/until.ts";
 
 /*
  * Every block of code in the documentation runs, in a directory of its own, as a process that must end with exit code
- * 0; so does every block for the shell that calls `npx localqueue`. A comment before the block, which readers do not see, may say more (`<!-- test: key=value … -->`):
+ * 0; so does every block for the shell that calls `npx localqueue`. Blocks of Python run in test/interop. A comment before the block, which readers do not see, may say more (`<!-- test: key=value … -->`):
  *
  *   with=NAME      it is a part of a program: it stands in the frame of that name, see below
  *   group=NAME     it runs in the same directory after the earlier blocks of this name
@@ -166,7 +166,7 @@ describe("the code in the documentation runs", () => {
 
   test("and there is no other kind of code in it", () => {
     const languages = new Set(blocks.map(({ language }) => language));
-    expect([...languages].filter((language) => !["js", "ts", "sh", "text", "mermaid"].includes(language))).toEqual([]);
+    expect([...languages].filter((language) => !["js", "ts", "sh", "python", "text", "mermaid"].includes(language))).toEqual([]);
   });
 });
 
