@@ -241,3 +241,18 @@ test("NaN in an event of Python is no JSON: the event is a dead letter here, and
   expect((await python.run(["readings"])).length).toBe(1);
   expect(await readings.stats()).toMatchObject({ acked: 1, failed: 0 });
 });
+
+test("both languages take the same texts for blank, which identify nothing", async () => {
+  const { python } = open();
+  const refused = { here: [] as string[], there: [] as string[] };
+  for (const text of " \t\n\v\f\r\u001b\u001c\u001d\u001e\u001f\u0085\u00a0\u1680\u180e\u2000\u200a\u200b\u2028\u3000\ufeff") {
+    const data = { tenant: text, key: 1 };
+    try {
+      Anything(data);
+    } catch {
+      refused.here.push(text);
+    }
+    await python.call("identity", "anything", data).catch(() => refused.there.push(text));
+  }
+  expect(refused.here).toEqual(refused.there);
+});
