@@ -42,7 +42,7 @@ test("three producers and three workers of each language, killed at random, lose
     lostDeliveries: race.workers.reduce((sum, worker) => sum + worker.dead.length * worker.slots, 0),
   };
   expect(expected.jobs.length).toBe(jobs);
-  expect(contradictions(processes, expected)).toEqual([]);
+  expect(contradictions(processes, expected).slice(0, 20)).toEqual([]);
   await expectHealth(location, queue, rows);
   expectMixture(race);
 }, 300_000);

@@ -38,6 +38,8 @@ interface RoleOptions {
   readonly language: ProcessHistory["language"];
   /** How many jobs it holds at a time. */
   readonly slots: number;
+  /** Where the histories of its processes are written. */
+  readonly histories: string;
   /** Starts a process that writes its history to that file, and goes on where the last one stopped. */
   readonly start: (history: string, batchesPut: number) => Program;
 }
@@ -49,7 +51,6 @@ export class Role {
   readonly dead: Program[] = [];
   program: Program;
   readonly #options: RoleOptions;
-  readonly #directory: string = tempDirectory();
   #batchesPut = 0;
 
   constructor(options: RoleOptions) {
@@ -88,7 +89,7 @@ export class Role {
   }
 
   #file(n: number): string {
-    return path.join(this.#directory, `${n}.jsonl`);
+    return path.join(this.#options.histories, `${this.name}.${n}.jsonl`);
   }
 }
 
@@ -106,6 +107,7 @@ export interface RaceOptions {
 
 /** Three producers and three workers of each language. Some workers claim by hand, others leave that to a `Worker`. */
 export function startRace({ location, leaseMs, maxPendingJobs }: RaceOptions): Race {
+  const histories = tempDirectory();
   const producers: Role[] = [];
   const workers: Role[] = [];
   for (const language of ["node", "python"] as const) {
@@ -116,12 +118,12 @@ export function startRace({ location, leaseMs, maxPendingJobs }: RaceOptions): R
         program.tell(batchesOf(name).slice(put));
         return program;
       };
-      producers.push(new Role({ name, language, slots: 0, start: produce }));
+      producers.push(new Role({ name, language, slots: 0, histories, start: produce }));
       const byHand = n === 0 || (n === 1 && language === "python");
       const slots = language === "node" && !byHand ? 4 : 1;
       const work = (history: string): Program =>
         start(language, "worker", { location, history, leaseMs, byHand, concurrency: slots });
-      workers.push(new Role({ name: `${language}-worker-${n}`, language, slots, start: work }));
+      workers.push(new Role({ name: `${language}-worker-${n}`, language, slots, histories, start: work }));
     }
   }
   return { producers, workers, roles: [...producers, ...workers] };
