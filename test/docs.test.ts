@@ -166,7 +166,9 @@ describe("the code in the documentation runs", () => {
 
   test("and there is no other kind of code in it", () => {
     const languages = new Set(blocks.map(({ language }) => language));
-    expect([...languages].filter((language) => !["js", "ts", "sh", "python", "text", "mermaid"].includes(language))).toEqual([]);
+    expect(
+      [...languages].filter((language) => !["js", "ts", "sh", "python", "text", "mermaid"].includes(language)),
+    ).toEqual([]);
   });
 });
 
