@@ -80,6 +80,21 @@ test("an event that was dispatched here is handled by Python, as it was", async 
   expect(faultsOf(directory)).toEqual([]);
 });
 
+test("keys and texts of any alphabet arrive as they are, in both directions", async () => {
+  const { bus, python } = open();
+  const data = { tenant: "ü", key: 1, "太郎 😀": { '\u0000\u2028"\\/': ["\u{10ffff}", "e\u0301", ""] } };
+  await python.dispatch("anything", data);
+  const got: unknown[] = [];
+  bus
+    .subscription("math")
+    .handler(Measured, () => {})
+    .handler(Anything, (event) => void got.push(event.data));
+  await bus.run(IDLE);
+  expect(got).toEqual([data]);
+  await bus.dispatch(Anything({ ...data, key: 2 }));
+  expect((await python.run(["math"])).map((handled) => handled.data)).toEqual([{ ...data, key: 2 }]);
+});
+
 test("both languages store the same envelope", async () => {
   const { python } = open();
   const lineage = {

@@ -4,7 +4,7 @@ import { Reject, Retry, RetryPolicy } from "../../dist/index.js";
 import { IDLE, openBus, passTime } from "../support/bus.ts";
 import { faultsOf, select } from "../support/inspect.ts";
 import { tempDirectory } from "../support/temp.ts";
-import { type Does, Task, Unheard } from "./support/events.ts";
+import { type Does, OrderPaid, Task, Unheard } from "./support/events.ts";
 import { PythonBus, type PythonFailedDelivery, type PythonRunOptions } from "./support/python-bus.ts";
 
 const routes = { work: ["task"], other: ["only.python", "only.node"] };
@@ -183,4 +183,18 @@ test("a type that only we know is a dead letter in Python at once, which can be 
   expect(await other.retryFailed({ reason: "unknown_event_type" })).toBe(1);
   await mine.run(IDLE);
   expect(got).toEqual([{ n: 1 }]);
+});
+
+test("a type that a Python process has no handler for is a dead letter at once, even if others handle it", async () => {
+  const directory = tempDirectory();
+  const python = new PythonBus(directory, { routes: { work: ["task", "order.paid"] } });
+  const bus = openBus({ directory, topology: new BusTopology({ work: [Task, OrderPaid] }) });
+  await bus.dispatch(OrderPaid({ order_id: "A-7", cents: 1 }));
+  await python.run(["work"], { types: ["task"] });
+  const got: unknown[] = [];
+  const work = bus.subscription("work").handler("*", ({ data }) => void got.push(data));
+  expect(causes(await work.listFailed())).toEqual([{ reason: "no_handler", category: undefined, attempts: 1 }]);
+  expect(await work.retryFailed({ reason: "no_handler" })).toBe(1);
+  await bus.run(IDLE);
+  expect(got).toEqual([{ order_id: "A-7", cents: 1 }]);
 });

@@ -141,8 +141,8 @@ def identity(type, data):
     return {"key": prepared.identity.dedup_key, "fingerprint": prepared.identity.dedup_fingerprint}
 
 
-def listen(bus, routes, retry=None, concurrency=None, timeout=None):
-    """Handles what is routed to these subscriptions; returns the list that will say what was handled."""
+def listen(bus, routes, retry=None, concurrency=None, timeout=None, types=CLASSES):
+    """Handles what is routed to these subscriptions, of these types; returns the list of what was handled."""
     handled = []
     lock = threading.Lock()
 
@@ -159,14 +159,13 @@ def listen(bus, routes, retry=None, concurrency=None, timeout=None):
     async def wait_for_ever(event: BaseEvent, context: HandlerContext):
         await asyncio.sleep(3600)
 
-    for name, types in routes.items():
+    for name, routed in routes.items():
         subscription = bus.subscription(name, concurrency=concurrency)
         if retry is not None:
             subscription.config.retry = RetryPolicy.fixed(**retry)
         handler = handler_of(name) if timeout is None else wait_for_ever
-        for type in types:
-            # What is not known here is routed here all the same.
-            if type in CLASSES or type == "*":
+        for type in routed:
+            if type in types or type == "*":
                 subscription.handler(type, handler, permanent_errors=(NoUse,), timeout=timeout)
     return handled
 

@@ -49,6 +49,8 @@ export interface PythonRunOptions {
   readonly concurrency?: number;
   /** Arguments of `RetryPolicy.fixed`. */
   readonly retry?: { readonly max_attempts: number; readonly delay: number };
+  /** What to handle, instead of everything that is known. */
+  readonly types?: readonly string[];
   /** With it, handlers wait until they are stopped. */
   readonly timeout?: number;
 }
