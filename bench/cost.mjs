@@ -24,7 +24,7 @@ const SECTIONS = [
   "flood",
 ];
 /** These need the Python package, and are run only when they are named. */
-const WITH_PYTHON = ["python-open", "python-beside"];
+const WITH_PYTHON = ["python-open", "python-beside", "python-latency"];
 const ALL = [...SECTIONS, ...WITH_PYTHON];
 
 const isOption = (arg) => arg.startsWith("-");
@@ -35,7 +35,7 @@ const unknown = [...options.filter((option) => option !== "--quick"), ...names.f
 if (unknown.length > 0) {
   console.error(`There is no ${unknown.join(", ")}. Usage: node bench/cost.mjs [--quick] [section…]`);
   console.error(`The sections are ${SECTIONS.join(", ")}; without any, all of these are run.`);
-  console.error(`${WITH_PYTHON.join(" and ")} need the Python package, and are run only when they are named.`);
+  console.error(`${WITH_PYTHON.join(", ")} need the Python package, and are run only when they are named.`);
   process.exit(2);
 }
 

@@ -119,6 +119,23 @@ describe("while somebody else holds the lock for a second,", () => {
   });
 });
 
+test("an engine of ours that is never idle lets Python have its turn", async () => {
+  const directory = sharedDirectory();
+  const queue = openQueue({ directory });
+  const python = new PythonQueue(directory, { name: "other" });
+  await python.stats();
+  const batch = Array.from({ length: 1000 }, (_, i) => i);
+  let busy = true;
+  const lanes = [1, 2, 3].map(async () => {
+    while (busy) await queue.putMany(batch);
+  });
+  for (let i = 0; i < 30; i++) await python.put(i);
+  for (let i = 0; i < 30; i++) await python.call("ack", await python.get({ timeout: 5 }));
+  busy = false;
+  await Promise.all(lanes);
+  expect(await python.stats()).toEqual({ ready: 0, processing: 0, acked: 30, failed: 0 });
+});
+
 test("whoever waits here for a job is woken by a put of Python, not by the clock", async () => {
   const directory = sharedDirectory();
   const queue = openQueue({ directory });
