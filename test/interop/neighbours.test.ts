@@ -129,10 +129,13 @@ test("an engine of ours that is never idle lets Python have its turn", async () 
   const lanes = [1, 2, 3].map(async () => {
     while (busy) await queue.putMany(batch);
   });
-  for (let i = 0; i < 30; i++) await python.put(i);
-  for (let i = 0; i < 30; i++) await python.call("ack", await python.get({ timeout: 5 }));
-  busy = false;
-  await Promise.all(lanes);
+  try {
+    for (let i = 0; i < 30; i++) await python.put(i);
+    for (let i = 0; i < 30; i++) await python.call("ack", await python.get({ timeout: 5 }));
+  } finally {
+    busy = false;
+    await Promise.all(lanes);
+  }
   expect(await python.stats()).toEqual({ ready: 0, processing: 0, acked: 30, failed: 0 });
 });
 

@@ -1,3 +1,4 @@
+import { readFileSync } from "node:fs";
 import path from "node:path";
 import { SimpleQueue } from "localqueue";
 import { describe, expect, onTestFinished, test } from "vitest";
@@ -162,8 +163,12 @@ test("our vacuum leaves a file with which Python's open queue goes on", async ()
   onTestFinished(() => python.kill());
 });
 
-test(`the version that is tested against is ${CURRENT}`, () => {
+test("docs/python.md names the versions that are tested, and the SQLite in them", async () => {
+  const text = readFileSync("docs/python.md", "utf8");
   expect(INSTALLED).toContain(CURRENT);
+  expect(INSTALLED.filter((version) => !text.includes(version))).toEqual([]);
+  const { sqlite_version } = await new PythonQueue(sharedDirectory()).call<Record<string, string>>("diagnostics");
+  expect(text).toContain(`SQLite ${sqlite_version}`);
 });
 
 function hasReasons(version: string): boolean {
