@@ -20,6 +20,7 @@ import { until } from "./support/until.ts";
  *   group=NAME     it runs in the same directory after the earlier blocks of this name
  *   file=NAME      it is a file of this name, which others of its group may import
  *   output="TEXT"  it must print this
+ *   beside="TEXT"  it must print this after the programs of Python in its group, which run in test/interop
  *   stop=SIGNAL    it would run for ever: it gets this signal as soon as it has printed its output
  *   same=PATH      it is also a file of the repository, which must be the same
  */

@@ -35,5 +35,5 @@ function run({ where, language, text, how }: DocBlock, directory: string): void 
   const file = path.join(directory, `${where.replace(/\W/g, "-")}.${extension}`);
   writeFileSync(file, text);
   const printed = execFileSync(interpreter, [file], { cwd: directory, encoding: "utf8", timeout: 20_000 });
-  expect(printed.trim(), where).toContain(how.output ?? "");
+  expect(printed.trim(), where).toContain(how.beside ?? how.output ?? "");
 }

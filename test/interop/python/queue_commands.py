@@ -36,7 +36,17 @@ def open(location, options):
         queue.extend_lease(job, seconds)
         return job.lease_expires_at
 
+    def work_once(errors={}):
+        """Handles one job; `errors` says for which payloads it fails, and how: "again" or "never"."""
+
+        def handle(job):
+            if job.data in errors:
+                raise (ValueError if errors[job.data] == "never" else RuntimeError)(f"no {job.data}")
+
+        return localqueue.Worker(queue, handle, permanent_errors=(ValueError,)).run_once()
+
     return {
+        "work_once": work_once,
         "put": lambda data, options={}: queue.put(data, **options),
         "put_text": lambda text, options={}: queue.put(json.loads(text), **options),
         "put_many": put_many,

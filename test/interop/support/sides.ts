@@ -29,7 +29,7 @@ interface Held {
   readonly receipt: string;
 }
 
-export interface HeldJob extends Held {
+interface HeldJob extends Held {
   readonly data: unknown;
   readonly attempt: number;
 }
