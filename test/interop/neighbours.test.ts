@@ -1,3 +1,4 @@
+import { SimpleQueue } from "localqueue";
 import { describe, expect, test } from "vitest";
 import { lockDatabase } from "../support/database.ts";
 import { select } from "../support/inspect.ts";
@@ -72,6 +73,36 @@ test("a number of retries that JavaScript cannot count is no obstacle", async ()
   expect(job).toMatchObject({ id, attempt: 1 });
   await queue.nack(job);
   expect(await python.get({ timeout: 5 })).toMatchObject({ id, attempts: 1 });
+});
+
+test("what is put here for later, Python is given when it is due, and not before", async () => {
+  const directory = sharedDirectory();
+  const queue = openQueue({ directory });
+  const python = new PythonQueue(directory);
+  const start = Date.now();
+  const { id } = await queue.put("later", { delayMs: 1500 });
+  const now = await queue.put("now");
+  expect(await python.get({ timeout: 5 })).toMatchObject({ id: now.id });
+  expect(await python.stats()).toEqual({ ready: 1, processing: 1, acked: 0, failed: 0 });
+  await expect(python.get({ timeout: 0 })).rejects.toMatchObject({ name: "Empty" });
+  expect(await python.get({ timeout: 10 })).toMatchObject({ id, attempts: 0 });
+  expect(Date.now() - start).toBeGreaterThanOrEqual(1500);
+});
+
+test("jobs outlive everybody who has the file open", async () => {
+  const directory = sharedDirectory();
+  const first = new PythonQueue(directory);
+  await first.put("Python's");
+  await first.call("close");
+  await first.end();
+  const queue = new SimpleQueue(directory);
+  await queue.put("ours");
+  const held = await queue.get();
+  await queue.close();
+  const again = new PythonQueue(directory);
+  expect(await again.stats()).toEqual({ ready: 1, processing: 1, acked: 0, failed: 0 });
+  await again.call("ack", held);
+  expect(await again.get({ timeout: 5 })).toMatchObject({ text: '"ours"' });
 });
 
 test("the longest delay that Python allows is left alone", async () => {
