@@ -1,8 +1,9 @@
-import { defineConfig, type ViteUserConfig } from "vitest/config";
+import { configDefaults, defineConfig, type ViteUserConfig } from "vitest/config";
 
 const config: ViteUserConfig = defineConfig({
   test: {
     include: ["test/**/*.test.ts"],
+    exclude: [...configDefaults.exclude, "test/interop/**"], // they need Python: see vitest.interop.config.ts
     pool: "forks",
     maxWorkers: 2,
     testTimeout: 30_000,
