@@ -83,9 +83,11 @@ def open(location, options):
 
     def source_of(bus, items, checkpoint, fingerprint="v1", **config):
         @bus.source(SequenceSource(items, fingerprint=fingerprint), checkpoint=checkpoint, **config)
-        def import_tasks(item):
+        async def import_tasks(item):
             if item.get("breaks"):
                 raise ValueError("no such task")
+            if item.get("hangs"):
+                await asyncio.sleep(3600)
             return make("task", item)
 
         return import_tasks
