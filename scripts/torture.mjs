@@ -5,6 +5,7 @@ import { existsSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import os from "node:os";
 import path from "node:path";
 import { parseArgs } from "node:util";
+import { loadDriver } from "../dist/storage/sqlite/driver.js";
 import { install, layersToRun, missing, print, ROOT } from "./reliability/layers.mjs";
 
 const { values, positionals } = parseArgs({
@@ -32,6 +33,7 @@ const report = {
   seed,
   machine: `${os.cpus().length} x ${os.cpus()[0]?.model ?? "unknown"}, ${os.type()} ${os.release()}`,
   node: process.version,
+  sqlite: `${loadDriver().sqliteVersion} (${loadDriver().name})`,
   results,
 };
 writeFileSync(path.join(folder, "report.json"), `${JSON.stringify(report, null, 2)}\n`);
@@ -76,7 +78,7 @@ function torture(layer, share) {
   return { layer, verdict: reason.startsWith("unknown") ? "unknown" : "invalid", reason, figures };
 }
 
-function markdown({ startedAt: at, minutes: took, seed: first, machine, node, results: all }) {
+function markdown({ startedAt: at, minutes: took, seed: first, machine, node, sqlite, results: all }) {
   const rows = all.map(({ layer, verdict, reason, figures = [] }) => {
     const texts = figures.map(({ layer: _, ...rest }) =>
       Object.entries(rest)
@@ -88,7 +90,7 @@ function markdown({ startedAt: at, minutes: took, seed: first, machine, node, re
   return [
     `# Campaign of ${at}`,
     "",
-    `${took} minutes, first seed ${first}, on ${machine}, Node ${node}.`,
+    `${took} minutes, first seed ${first}, on ${machine}, Node ${node}, SQLite ${sqlite}.`,
     "",
     "| layer | verdict | |",
     "| --- | --- | --- |",

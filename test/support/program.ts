@@ -18,8 +18,8 @@ export interface Exit {
 const DEADLINE_MS = 20_000;
 
 /**
- * A process of its own that runs a file of test/programs with plain Node. It is told things, and says things, as lines
- * of JSON. Killed at the end of the test at the latest.
+ * A process of its own that runs a file of test/programs with plain Node, or another interpreter. It is told things,
+ * and says things, as lines of JSON. Killed at the end of the test at the latest.
  */
 export class Program {
   readonly messages: Message[] = [];
@@ -31,9 +31,9 @@ export class Program {
   #stderr = "";
   #exit: Exit | undefined;
 
-  constructor(name: string, input: unknown = {}) {
+  constructor(name: string, input: unknown = {}, interpreter: string = process.execPath) {
     const file = fileURLToPath(new URL(`../programs/${name}`, import.meta.url));
-    const child = spawn(process.execPath, [file, JSON.stringify(input)], { stdio: "pipe" });
+    const child = spawn(interpreter, [file, JSON.stringify(input)], { stdio: "pipe" });
     this.#name = name;
     this.#child = child;
     child.stderr.setEncoding("utf8").on("data", (text: string) => {

@@ -60,10 +60,6 @@ export class SimulatedProcess {
     return this.#engine !== undefined;
   }
 
-  get busy(): boolean {
-    return this.#underWay.length > 0;
-  }
-
   get #life(): string {
     return `${this.name}.${this.#lives}`;
   }
@@ -147,11 +143,13 @@ export class SimulatedProcess {
       delayMs,
       maxAttempts,
     }));
+    // Some wait for room, others do not look how much there is.
+    const limit = random.chance(0.3) ? { maxPending: 6, waitMs: random.pick([0, 200, 5000]) } : {};
     this.#ask(
       { f: "put", jobs },
       (engine) => {
         const call = engine.newCall();
-        engine.send([{ ...putCommand(call.id, ["?"], { queue, lockMs: 1000 }), entries }]);
+        engine.send([{ ...putCommand(call.id, ["?"], { queue, lockMs: 1000, ...limit }), entries }]);
         return call;
       },
       (call) => this.#known(call.put ?? []),
@@ -218,7 +216,7 @@ export class SimulatedProcess {
   }
 
   #slotsUnderWay(): Iterable<number> {
-    if (!this.busy) this.#claiming.clear();
+    if (this.#underWay.length === 0) this.#claiming.clear();
     return this.#claiming;
   }
 

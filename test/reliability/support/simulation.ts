@@ -1,6 +1,8 @@
 import { rmSync } from "node:fs";
+import { openDatabase } from "../../support/database.ts";
 import { TestClock } from "../../support/engine-harness.ts";
 import { faultsOf } from "../../support/inspect.ts";
+import { PYTHON_INDEX } from "../../support/python-files.ts";
 import { check, type Findings } from "./checker.ts";
 import { drain, finalRows } from "./drain.ts";
 import { memoryDirectory } from "./memory-directory.ts";
@@ -93,6 +95,7 @@ export class Simulation {
       fault: 8,
       kill: 1.5,
       clock: this.#setsClock ? 1 : 0,
+      python: this.#random.chance(0.02) ? 1 : 0,
     });
     switch (action) {
       case "stall":
@@ -108,6 +111,10 @@ export class Simulation {
         this.#plant(process);
         process.step();
         break;
+      case "python":
+        // A client of the Python package comes: from then on triggers keep the counts.
+        this.#comeFromPython();
+        break;
       case "kill":
         this.kills++;
         process.kill();
@@ -117,10 +124,16 @@ export class Simulation {
     }
   }
 
+  #comeFromPython(): void {
+    const database = openDatabase(this.#world.directory);
+    database.exec(PYTHON_INDEX);
+    database.close();
+  }
+
   #plant(process: SimulatedProcess): void {
     const random = this.#random;
     // A fault strikes only where there is something to do.
-    if (!process.busy) process.put();
+    process.put();
     const kind = random.weighted({ begin: 2, commit: 5, statement: 3, between: 1 });
     const times = random.chance(0.8) ? 1 : random.between(2, 4);
     const broken = (): Error => errorOf(random, "IOERR_WRITE", "IOERR_FSYNC", "FULL", "IOERR_READ", "NOMEM");
