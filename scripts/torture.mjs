@@ -8,6 +8,9 @@ import { parseArgs } from "node:util";
 import { loadDriver } from "../dist/storage/sqlite/driver.js";
 import { install, layersToRun, missing, print, ROOT } from "./reliability/layers.mjs";
 
+/** Enough for a round. */
+const LEAST_MINUTES = 0.05;
+
 const { values, positionals } = parseArgs({
   options: { minutes: { type: "string" }, seed: { type: "string" } },
   allowPositionals: true,
@@ -19,13 +22,19 @@ if (!(minutes > 0)) {
 }
 const seed = Number(values.seed ?? Math.floor(Math.random() * 0x7fff_ffff));
 // The oracle itself has no sizes.
-const layers = layersToRun(positionals).filter((layer) => layer !== "checker");
+const layers = layersToRun(positionals).filter((layer) => !layer.startsWith("checker"));
 install(layers);
 
 const startedAt = new Date();
 const folder = path.join(ROOT, ".torture", startedAt.toISOString().replace(/[:.]/g, "-"));
 mkdirSync(folder, { recursive: true });
-const results = layers.map((layer) => torture(layer, minutes / layers.length));
+const results = [];
+for (const layer of layers) {
+  // What a layer leaves over, because it has only so much to do, is for the others.
+  const left = minutes - (Date.now() - startedAt.getTime()) / 60_000;
+  results.push(torture(layer, Math.max(left / (layers.length - results.length), LEAST_MINUTES)));
+  print(`${layer}: ${results.at(-1).verdict}`);
+}
 const passed = results.filter(({ verdict }) => verdict === "valid").length;
 const report = {
   startedAt: startedAt.toISOString(),
@@ -34,6 +43,7 @@ const report = {
   machine: `${os.cpus().length} x ${os.cpus()[0]?.model ?? "unknown"}, ${os.type()} ${os.release()}`,
   node: process.version,
   sqlite: `${loadDriver().sqliteVersion} (${loadDriver().name})`,
+  commit: spawnSync("git", ["describe", "--always", "--dirty"], { cwd: ROOT, encoding: "utf8" }).stdout?.trim(),
   results,
 };
 writeFileSync(path.join(folder, "report.json"), `${JSON.stringify(report, null, 2)}\n`);
@@ -78,7 +88,7 @@ function torture(layer, share) {
   return { layer, verdict: reason.startsWith("unknown") ? "unknown" : "invalid", reason, figures };
 }
 
-function markdown({ startedAt: at, minutes: took, seed: first, machine, node, sqlite, results: all }) {
+function markdown({ startedAt: at, minutes: took, seed: first, machine, node, sqlite, commit, results: all }) {
   const rows = all.map(({ layer, verdict, reason, figures = [] }) => {
     const texts = figures.map(({ layer: _, ...rest }) =>
       Object.entries(rest)
@@ -90,7 +100,7 @@ function markdown({ startedAt: at, minutes: took, seed: first, machine, node, sq
   return [
     `# Campaign of ${at}`,
     "",
-    `${took} minutes, first seed ${first}, on ${machine}, Node ${node}, SQLite ${sqlite}.`,
+    `${took} minutes, first seed ${first}, on ${machine}, Node ${node}, SQLite ${sqlite}, commit ${commit}.`,
     "",
     "| layer | verdict | |",
     "| --- | --- | --- |",
