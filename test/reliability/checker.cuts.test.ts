@@ -87,6 +87,11 @@ describe("a power cut that", () => {
     expect(leaves(row(1, "a")).violations).toEqual([expect.stringContaining("I3 certain failure")]);
   });
 
+  test("gives a job another number is found", () => {
+    putOk(relaxed, 1, "a");
+    expect(leaves(row(2, "a")).violations).toEqual([expect.stringContaining("I2 no invention")]);
+  });
+
   test("brings what nobody put is found", () => {
     expect(leaves(row(1, "a")).violations).toEqual([expect.stringContaining("I2 no invention")]);
   });

@@ -1,4 +1,4 @@
-import { rmSync } from "node:fs";
+import { readFileSync, rmSync } from "node:fs";
 import path from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { SimpleQueue } from "localqueue";
@@ -11,6 +11,7 @@ import { nameOf } from "./programs/recorded-queue.mjs";
 import { checkCut } from "./support/check-cut.ts";
 import { finalRows } from "./support/drain.ts";
 import { type Entry, readHistory } from "./support/history.ts";
+import { LOG_HEADER_BYTES } from "./support/log-file.ts";
 import { Random } from "./support/random.ts";
 import { Layer } from "./support/size.ts";
 
@@ -30,6 +31,12 @@ type Kind = keyof typeof KINDS;
 function kindOf(seed: number): Kind {
   if (seed % 5 === 0) return "relaxed";
   return seed % 2 === 0 ? "mixed" : "flushed";
+}
+
+/** Whether the write-ahead log was moved into the database, and overwritten since. */
+function hasBegunAnew(location: string): boolean {
+  const log = readFileSync(path.join(location, "localqueue.db-wal"));
+  return log.length >= LOG_HEADER_BYTES && log.readUInt32BE(12) > 0;
 }
 
 interface Circumstances {
@@ -58,7 +65,12 @@ async function cut(seed: number, { kind, disk, place, layer }: Circumstances): P
     return { program, history, fsync };
   });
   await Promise.all(programs.map(({ program }) => program.hears("running")));
-  await sleep(random.between(20, 700)); // at any moment
+  await sleep(random.between(20, 1_000)); // at any moment
+  const flushed = random.pick(["nothing", "nothing", "localqueue.db", "localqueue.db-wal"]);
+  if (flushed !== "nothing") {
+    disk.flush(path.join(location, flushed));
+    await sleep(random.between(0, 50));
+  }
   layer.planned();
   const cutAt = Number(process.hrtime.bigint() / 1000n) / 1000;
   disk.cutPower();
@@ -66,6 +78,7 @@ async function cut(seed: number, { kind, disk, place, layer }: Circumstances): P
   await Promise.all(programs.map(({ program }) => program.kill()));
   disk.restorePower();
 
+  if (hasBegunAnew(location)) layer.count("cuts after the log began anew");
   await using queue = new SimpleQueue(location);
   const { ready, processing, acked } = await queue.stats();
   const rows = finalRows(location).map((row) => ({ ...row, payload: nameOf(row.payload) }));

@@ -39,6 +39,11 @@ export class SmallDisk {
     run("mount", "-o", "loop", this.#image, this.directory);
   }
 
+  /** What the system may do at any time: what was written to that file so far comes to be on the disk, before all else. */
+  flush(file: string): void {
+    run("sync", "--data", file);
+  }
+
   /** Cuts the power of an ext4: what is not on the disk by now is lost, and everything else fails. */
   cutPower(): void {
     run("perl", "-e", SHUTDOWN, this.directory);

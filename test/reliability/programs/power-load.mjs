@@ -14,13 +14,22 @@ let payloads = 0;
 
 function job() {
   const payload = `${input.seed}.${process.pid}.${++payloads}`;
-  const large = random.below(10) === 0 ? random.between(3_000, 30_000) : 0;
+  const large = random.below(3) === 0 ? random.between(3_000, 60_000) : 0;
   return { payload: payload.padEnd(large, "·x"), jobId: undefined, delayMs: 0, maxAttempts: 3 };
 }
 
+const jobs = (least, most) => Array.from({ length: random.between(least, most) }, job);
+
+/** One by one, in a transaction, or by as many callers at once. */
+const puts = {
+  one: () => queue.put(jobs(1, 1)),
+  many: () => queue.put(jobs(2, 20)),
+  burst: () => Promise.all(jobs(10, 40).map((each) => queue.put([each]))),
+};
+
 async function work() {
   for (;;) {
-    await queue.put(Array.from({ length: random.below(4) === 0 ? random.between(2, 20) : 1 }, job));
+    await puts[random.weighed({ one: 6, many: 2, burst: 1 })]();
     if (random.below(2) === 0) continue;
     for (const lease of await queue.claim(random.between(1, 5), HOUR_MS, 0)) await queue.settle(lease, "ack");
   }

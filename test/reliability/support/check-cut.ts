@@ -1,4 +1,4 @@
-import { callsOf, type Made, pairUp } from "./calls.ts";
+import { asked, callsOf, type Made, pairUp } from "./calls.ts";
 import type { Entry, FinalRow } from "./history.ts";
 
 /** What a power cut left. Jobs were put, claimed and acknowledged, each by one call, and all have a payload of their own. */
@@ -50,13 +50,16 @@ export function checkCut({ durable, relaxed, rows }: AfterCut): CutFindings {
     });
   };
   const halves: Made[] = [];
+  const jobs = asked([...pairUp(durable).calls, ...pairUp(relaxed).calls]);
   const effects = [...effectsOf(durable, true), ...effectsOf(relaxed, false)];
-  const asked = new Set(effects.flatMap(({ made }) => (made.call.f === "put" ? made.call.jobs : [])).map(payloadOf));
+  const wanted = new Map(jobs.map((job) => [job.payload, job.told?.id]));
   const lastStart = Math.max(...effects.filter(({ isThere }) => isThere).map(({ made }) => made.start.mono));
   const lost = effects.filter(({ made, isThere }) => made.outcome === "ok" && !isThere);
   return {
     violations: [
-      ...rows.filter((row) => !asked.has(row.payload)).map(({ id }) => `I2 no invention: nobody put job ${id}`),
+      ...rows
+        .filter(({ payload, id }) => !wanted.has(payload) || (wanted.get(payload) ?? id) !== id)
+        .map(({ id }) => `I2 no invention: nobody put job ${id}, or was told so`),
       ...halves.map((made) => `I9 all or nothing: a part of ${nameOf(made)} is there`),
       ...effects
         .filter(({ made, isThere }) => made.outcome === "fail" && isThere)
@@ -73,9 +76,8 @@ export function checkCut({ durable, relaxed, rows }: AfterCut): CutFindings {
   };
 }
 
-const payloadOf = ({ payload }: { readonly payload: string }): string => payload;
-
 function nameOf({ call, start }: Made): string {
-  const what = call.f === "put" ? call.jobs.map(payloadOf).join(", ") : "id" in call ? `job ${call.id}` : "";
+  const what =
+    call.f === "put" ? call.jobs.map(({ payload }) => payload).join(", ") : "id" in call ? `job ${call.id}` : "";
   return `the ${call.f} at ${start.mono}${what && ` of ${what}`}`;
 }
