@@ -20,12 +20,12 @@ export type Act =
   | { readonly act: "extend"; readonly which: number }
   | { readonly act: "abort"; readonly which: number }
   | { readonly act: "close"; readonly queue: number }
-  | { readonly act: "kill" };
+  | { readonly act: "kill"; readonly afterWork: boolean };
 
 /** A program that uses two queues of one directory, and all that became of what it asked for. */
 export class ClientRun {
   readonly #directory: string = memoryDirectory();
-  readonly #kill: () => void;
+  readonly #kill: (afterWork: boolean) => void;
   #events = 0;
   /** Set for the time after the program's end. */
   #drainClock: TestClock | undefined;
@@ -37,7 +37,7 @@ export class ClientRun {
   #jobs = 0;
   #killed = false;
 
-  constructor(kill: () => void) {
+  constructor(kill: (afterWork: boolean) => void) {
     this.#kill = kill;
     // The file is there, whatever becomes of the calls.
     new TestEngine({ directory: this.#directory, idle: true, closedByCaller: true }).close();
@@ -71,7 +71,7 @@ export class ClientRun {
         break;
       case "kill":
         this.#killed = true;
-        this.#kill();
+        this.#kill(act.afterWork);
         break;
     }
   }
@@ -142,6 +142,14 @@ export class ClientRun {
     const { id, receipt } = held.delivery;
     const extending = held.storage.extend({ id, receipt }, LEASE_MS);
     this.#record({ f: "extend", id, receipt, ms: LEASE_MS }, extending, (leaseUntil) => ({ leaseUntil }));
+  }
+
+  /** Whatever has happened, the next put goes on as usual. */
+  async goOn(): Promise<void> {
+    const payload = `job ${++this.#jobs}`;
+    const put = this.#storage(0).put([{ payload, jobId: undefined, delayMs: 0, maxAttempts: 4 }], {});
+    this.#record({ f: "put", jobs: [{ queue: QUEUES[0] as string, payload }] }, put, (given) => ({ put: given }));
+    await put;
   }
 
   /** Closes everything; when this resolves, every call has been answered. */

@@ -53,11 +53,11 @@ export class ScheduledThreads {
     syncBuiltinESMExports();
   }
 
-  /** As if a thread ran out of memory: whatever it had read and not yet answered is over. */
-  kill(): void {
+  /** As if a thread ran out of memory: before it did what it had read, or when it had, and before it could answer. */
+  kill(afterWork: boolean): void {
     for (const engine of this.#running) {
       this.kills++;
-      this.#schedule("a death", () => engine.die(new Error("the engine was killed")));
+      this.#schedule("a death", () => engine.die(new Error("the engine was killed"), afterWork));
     }
   }
 
@@ -123,6 +123,7 @@ class ScheduledEngine extends EventEmitter {
   #engine: Engine | undefined;
   #connection: Connection | undefined;
   #sleep: NodeJS.Timeout | undefined;
+  #isMute = false;
   #ended = false;
 
   constructor(data: EngineThreadData, schedule: Schedule, onEnd: () => void) {
@@ -138,6 +139,7 @@ class ScheduledEngine extends EventEmitter {
   }
 
   #post(message: FromEngine): void {
+    if (this.#isMute) return;
     const transfer: ArrayBuffer[] = [];
     this.#port.postMessage(packFromEngine(message, transfer), transfer);
   }
@@ -168,7 +170,7 @@ class ScheduledEngine extends EventEmitter {
     const message = unpackToEngine(packed as PackedToEngine, this.#origins);
     if (message.kind === "shutdown") {
       this.#engine?.close();
-      this.#end();
+      if (!this.#isMute) this.#end();
       return;
     }
     this.#engine?.receive(message);
@@ -184,8 +186,13 @@ class ScheduledEngine extends EventEmitter {
     else if (ms < LONGEST_SLEEP_MS) this.#sleep = setTimeout(wakeUp, ms).unref();
   }
 
-  die(error: Error): void {
+  die(error: Error, afterWork: boolean): void {
     if (this.#ended) return;
+    if (afterWork) {
+      this.#isMute = true;
+      for (let next = this.#port.take(); next !== undefined; next = this.#port.take()) this.#read(next.message);
+      this.#work();
+    }
     this.#connection?.close();
     this.emit("error", error);
     this.#end();
