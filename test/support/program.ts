@@ -15,6 +15,13 @@ export interface Exit {
   readonly stderr: string;
 }
 
+export interface ProgramOptions {
+  /** The command, and its arguments, that runs it; default: none does. */
+  readonly through?: readonly string[];
+  /** Added to the environment. */
+  readonly env?: Readonly<Record<string, string>>;
+}
+
 const DEADLINE_MS = 20_000;
 
 /**
@@ -31,9 +38,10 @@ export class Program {
   #stderr = "";
   #exit: Exit | undefined;
 
-  constructor(name: string, input: unknown = {}) {
+  constructor(name: string, input: unknown = {}, { through = [], env = {} }: ProgramOptions = {}) {
     const file = fileURLToPath(new URL(`../programs/${name}`, import.meta.url));
-    const child = spawn(process.execPath, [file, JSON.stringify(input)], { stdio: "pipe" });
+    const [command = process.execPath, ...args] = [...through, process.execPath, file, JSON.stringify(input)];
+    const child = spawn(command, args, { stdio: "pipe", env: { ...process.env, ...env } });
     this.#name = name;
     this.#child = child;
     child.stderr.setEncoding("utf8").on("data", (text: string) => {
