@@ -1,10 +1,10 @@
-import { defineConfig, type ViteUserConfig } from "vitest/config";
+import { configDefaults, defineConfig, type ViteUserConfig } from "vitest/config";
 
 const config: ViteUserConfig = defineConfig({
   test: {
     include: ["test/**/*.test.ts"],
-    // These take minutes: npm run test:reliability.
-    exclude: ["test/reliability/**"],
+    // They need minutes, or Python: see vitest.reliability.config.ts and vitest.interop.config.ts.
+    exclude: [...configDefaults.exclude, "test/reliability/**", "test/interop/**"],
     pool: "forks",
     maxWorkers: 2,
     testTimeout: 30_000,

@@ -23,15 +23,19 @@ const SECTIONS = [
   "large",
   "flood",
 ];
+/** These need the Python package, and are run only when they are named. */
+const WITH_PYTHON = ["python-open", "python-beside", "python-latency"];
+const ALL = [...SECTIONS, ...WITH_PYTHON];
 
 const isOption = (arg) => arg.startsWith("-");
 const args = process.argv.slice(2);
 const options = args.filter(isOption);
 const names = args.filter((arg) => !isOption(arg));
-const unknown = [...options.filter((option) => option !== "--quick"), ...names.filter((it) => !SECTIONS.includes(it))];
+const unknown = [...options.filter((option) => option !== "--quick"), ...names.filter((it) => !ALL.includes(it))];
 if (unknown.length > 0) {
   console.error(`There is no ${unknown.join(", ")}. Usage: node bench/cost.mjs [--quick] [section…]`);
-  console.error(`The sections are ${SECTIONS.join(", ")}; without any, all are run.`);
+  console.error(`The sections are ${SECTIONS.join(", ")}; without any, all of these are run.`);
+  console.error(`${WITH_PYTHON.join(", ")} need the Python package, and are run only when they are named.`);
   process.exit(2);
 }
 
@@ -94,9 +98,9 @@ try {
   console.log(`${machine}.`);
   if (options.includes("--quick"))
     console.log("Quick: tiny sizes, which show that it works and say nothing about speed.");
-  for (const name of SECTIONS) {
+  for (const name of ALL) {
     if (interrupted) break;
-    if (names.length > 0 && !names.includes(name)) continue;
+    if (names.length > 0 ? !names.includes(name) : WITH_PYTHON.includes(name)) continue;
     console.log(`\n${name}`);
     const result = await runSection(name, directory);
     figures.push(...result.figures);

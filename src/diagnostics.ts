@@ -1,5 +1,5 @@
 import { readFileSync } from "node:fs";
-import { jsonSerializer } from "./serializer.ts";
+import { jsonSerializer, pythonJsonSerializer } from "./serializer.ts";
 import type { StorageDiagnostics } from "./storage/storage.ts";
 
 /** How a queue is doing: flat, and the same as JSON. Durations are milliseconds; `null` = there is none. */
@@ -8,7 +8,7 @@ export interface QueueDiagnostics extends StorageDiagnostics {
   readonly schemaVersion: number;
   readonly packageVersion: string;
   readonly queueName: string;
-  /** `localqueue.jsonSerializer`, or the name of the serializer's class. */
+  /** `localqueue.jsonSerializer`, `localqueue.pythonJsonSerializer`, or the name of the serializer's class. */
   readonly serializerIdentity: string;
   readonly leaseMs: number;
   readonly maxRetries: number;
@@ -62,6 +62,7 @@ function outgrownBy(acked: number, pendingJobs: number): string | undefined {
 
 function identityOf(serializer: object): string {
   if (serializer === jsonSerializer) return "localqueue.jsonSerializer";
+  if (serializer === pythonJsonSerializer) return "localqueue.pythonJsonSerializer";
   const { name } = (serializer.constructor ?? {}) as { name?: unknown };
   return typeof name === "string" && name !== "" ? name : "Object";
 }

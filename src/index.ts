@@ -50,7 +50,7 @@ export {
   type RetryOptions,
   RetryPolicy,
 } from "./retry.ts";
-export { type JsonSerializer, jsonSerializer, type Serializer } from "./serializer.ts";
+export { type JsonSerializer, jsonSerializer, pythonJsonSerializer, type Serializer } from "./serializer.ts";
 export type { FailureReason, JobState } from "./state.ts";
 export type {
   BackupProgress,

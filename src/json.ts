@@ -1,14 +1,35 @@
 import { types } from "node:util";
 import { PayloadError } from "./errors.ts";
 
+/** What a kind of JSON has to say of numbers. */
+export interface Dialect {
+  /** Whether `JSON.stringify` writes the number as it shall be. */
+  readonly keeps: (number: number) => boolean;
+  /** Why a number or a BigInt cannot be written, if so. */
+  readonly problem: (value: number | bigint) => string | undefined;
+  /** Writes plain objects, arrays and primitives. */
+  readonly write: (value: unknown) => string;
+}
+
+const STANDARD: Dialect = {
+  keeps: Number.isFinite,
+  problem: (value) => {
+    if (typeof value === "bigint") return "is a BigInt";
+    return Number.isFinite(value) ? undefined : `is ${value}`;
+  },
+  write: JSON.stringify,
+};
+
 /**
  * The JSON text of a payload. What JSON would lose without a word is refused with a `PayloadError` that names the
  * place. Nearly all payloads are plain data: a lean look at them costs a fraction of `JSON.stringify`. Only
  * the others (`toJSON`, class instances, deep nesting, anything to be refused) are copied first, value by value.
  */
-export function encodeJson(value: unknown): string {
+export function encodeJson(value: unknown, dialect: Dialect = STANDARD): string {
   try {
-    return JSON.stringify(isPlain(value, DEEPEST_GLANCE) ? value : plainCopy(value));
+    return isPlain(value, DEEPEST_GLANCE, dialect.keeps)
+      ? JSON.stringify(value)
+      : dialect.write(plainCopy(value, dialect));
   } catch (error) {
     if (error instanceof PayloadError) throw error;
     const problem = error instanceof RangeError ? "it is nested too deeply or too large" : "it cannot be read";
@@ -20,13 +41,13 @@ export function encodeJson(value: unknown): string {
 const DEEPEST_GLANCE = 64;
 
 /** Whether `JSON.stringify` keeps all of `value`; `false` = look closer. */
-function isPlain(value: unknown, depth: number): boolean {
+function isPlain(value: unknown, depth: number, keeps: Dialect["keeps"]): boolean {
   switch (typeof value) {
     case "string":
     case "boolean":
       return true;
     case "number":
-      return Number.isFinite(value);
+      return keeps(value);
     case "object":
       break;
     default:
@@ -35,25 +56,25 @@ function isPlain(value: unknown, depth: number): boolean {
   if (value === null) return true;
   if (depth === 0) return false;
   try {
-    if (Array.isArray(value)) return isPlainArray(value, depth);
+    if (Array.isArray(value)) return isPlainArray(value, depth, keeps);
     const prototype: unknown = Object.getPrototypeOf(value);
-    if (prototype === Object.prototype || prototype === null) return isPlainObject(value, depth);
+    if (prototype === Object.prototype || prototype === null) return isPlainObject(value, depth, keeps);
     return prototype === Date.prototype && isPlainDate(value as Date);
   } catch {
     return false; // A getter or a proxy threw: the copy will meet it again, and say where.
   }
 }
 
-function isPlainArray(array: readonly unknown[], depth: number): boolean {
-  for (let i = 0; i < array.length; i++) if (!isPlain(array[i], depth - 1)) return false;
+function isPlainArray(array: readonly unknown[], depth: number, keeps: Dialect["keeps"]): boolean {
+  for (let i = 0; i < array.length; i++) if (!isPlain(array[i], depth - 1, keeps)) return false;
   return !("toJSON" in array);
 }
 
-function isPlainObject(object: object, depth: number): boolean {
+function isPlainObject(object: object, depth: number, keeps: Dialect["keeps"]): boolean {
   if ("toJSON" in object) return false;
   for (const key in object) {
     const value = (object as Record<string, unknown>)[key];
-    if (value !== undefined && !isPlain(value, depth - 1)) return false;
+    if (value !== undefined && !isPlain(value, depth - 1, keeps)) return false;
   }
   return true;
 }
@@ -69,7 +90,7 @@ interface Place {
 }
 
 /** A copy of plain objects, arrays and primitives, with `toJSON` applied: each getter and each `toJSON` runs once. */
-function plainCopy(payload: unknown): unknown {
+function plainCopy(payload: unknown, dialect: Dialect): unknown {
   const ancestors = new Map<object, Place>();
   const root: Place = { parent: undefined, key: "$" };
 
@@ -78,10 +99,11 @@ function plainCopy(payload: unknown): unknown {
     const value = withToJson(original, place);
     switch (typeof value) {
       case "number":
-        if (!Number.isFinite(value)) throw refusal(place, `is ${value}`);
+      case "bigint": {
+        const problem = dialect.problem(value);
+        if (problem !== undefined) throw refusal(place, problem);
         return value;
-      case "bigint":
-        throw refusal(place, "is a BigInt");
+      }
       case "object":
         return value === null ? null : copyObject(value, place);
       case "string":
@@ -193,7 +215,7 @@ function specialKind(object: object): string | undefined {
 }
 
 /** `JSON.rawJSON`, in Node 22 and later, marks text that `JSON.stringify` writes as it is. */
-const isRawJson: (value: unknown) => boolean =
+export const isRawJson: (value: unknown) => boolean =
   (JSON as { readonly isRawJSON?: (value: unknown) => boolean }).isRawJSON ?? ((): boolean => false);
 
 function describeMissing(original: unknown): string {

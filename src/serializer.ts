@@ -1,6 +1,7 @@
 import { types } from "node:util";
 import { PayloadError } from "./errors.ts";
 import { encodeJson } from "./json.ts";
+import { encodePythonJson, parsePythonJson } from "./python-json.ts";
 import { describeThrown, nameOfThrown } from "./thrown.ts";
 
 /**
@@ -12,7 +13,7 @@ export interface Serializer<T> {
   decode(bytes: Uint8Array): T | PromiseLike<T>;
 }
 
-/** The type of `jsonSerializer`, which fits every queue. */
+/** The type of `jsonSerializer` and `pythonJsonSerializer`, which fit every queue. */
 export interface JsonSerializer {
   encode(value: unknown): Uint8Array;
   decode<T = unknown>(bytes: Uint8Array): T;
@@ -27,23 +28,30 @@ const utf8Decoder = new TextDecoder("utf-8", { fatal: true });
  */
 export const jsonSerializer: JsonSerializer = Object.freeze({
   encode: (value: unknown): Uint8Array => utf8Encoder.encode(encodeJson(value)),
-  decode: decodeJson,
+  decode: <T = unknown>(bytes: Uint8Array): T => parseJson(textOf(bytes)),
 });
 
-function decodeJson<T = unknown>(bytes: Uint8Array): T {
-  let text: string;
+/**
+ * JSON as Python's `json` module writes and reads it, for queues that are shared with Python: integers beyond 2^53 - 1
+ * are a BigInt, exact, and NaN, Infinity and -Infinity are kept. Otherwise as `jsonSerializer`.
+ */
+export const pythonJsonSerializer: JsonSerializer = Object.freeze({
+  encode: (value: unknown): Uint8Array => utf8Encoder.encode(encodePythonJson(value)),
+  decode: <T = unknown>(bytes: Uint8Array): T => parseJson(textOf(bytes), parsePythonJson),
+});
+
+function textOf(bytes: Uint8Array): string {
   try {
-    text = utf8Decoder.decode(bytes);
+    return utf8Decoder.decode(bytes);
   } catch {
     // biome-ignore lint/style/useErrorCause: see below
     throw new PayloadError("The payload is not valid UTF-8");
   }
-  return parseJson(text);
 }
 
-function parseJson<T>(text: string): T {
+function parseJson<T>(text: string, parse: (text: string) => unknown = JSON.parse): T {
   try {
-    return JSON.parse(text);
+    return parse(text) as T;
   } catch {
     // biome-ignore lint/style/useErrorCause: the messages of JSON.parse quote the text, and errors never quote a payload
     throw new PayloadError("The payload is not valid JSON");
@@ -110,6 +118,6 @@ function encodingFailed(cause: unknown): PayloadError {
 
 /** Why a payload could not be decoded. Quotes only what is known not to quote the payload. */
 export function describeDecodeError(serializer: unknown, error: unknown): string {
-  if (serializer === jsonSerializer) return describeThrown(error);
+  if (serializer === jsonSerializer || serializer === pythonJsonSerializer) return describeThrown(error);
   return `${nameOfThrown(error)}: the serializer could not decode the payload`;
 }

@@ -14,12 +14,13 @@ import { until } from "./support/until.ts";
 
 /*
  * Every block of code in the documentation runs, in a directory of its own, as a process that must end with exit code
- * 0; so does every block for the shell that calls `npx localqueue`. A comment before the block, which readers do not see, may say more (`<!-- test: key=value … -->`):
+ * 0; so does every block for the shell that calls `npx localqueue`. Blocks of Python run in test/interop. A comment before the block, which readers do not see, may say more (`<!-- test: key=value … -->`):
  *
  *   with=NAME      it is a part of a program: it stands in the frame of that name, see below
  *   group=NAME     it runs in the same directory after the earlier blocks of this name
  *   file=NAME      it is a file of this name, which others of its group may import
  *   output="TEXT"  it must print this
+ *   beside="TEXT"  it must print this after the programs of Python in its group, which run in test/interop
  *   stop=SIGNAL    it would run for ever: it gets this signal as soon as it has printed its output
  *   same=PATH      it is also a file of the repository, which must be the same
  */
@@ -166,7 +167,9 @@ describe("the code in the documentation runs", () => {
 
   test("and there is no other kind of code in it", () => {
     const languages = new Set(blocks.map(({ language }) => language));
-    expect([...languages].filter((language) => !["js", "ts", "sh", "text", "mermaid"].includes(language))).toEqual([]);
+    expect(
+      [...languages].filter((language) => !["js", "ts", "sh", "python", "text", "mermaid"].includes(language)),
+    ).toEqual([]);
   });
 });
 

@@ -2,7 +2,7 @@ import { expect, test } from "vitest";
 import { loadDriver } from "../dist/storage/sqlite/driver.js";
 import { weightOf } from "../dist/storage/sqlite/outgoing.js";
 import type { Command } from "../dist/storage/sqlite/protocol.js";
-import { SQL } from "../dist/storage/sqlite/statements.js";
+import { PUT_ROWS, SQL } from "../dist/storage/sqlite/statements.js";
 import { putCommand, TestEngine } from "./support/engine-harness.ts";
 import { FaultyDriver, sqliteError } from "./support/faulty-driver.ts";
 import { tempDirectory } from "./support/temp.ts";
@@ -23,6 +23,7 @@ function transactions(log: readonly string[]): number[] {
   for (const sql of log) {
     if (sql.startsWith("BEGIN")) size = 0;
     else if (sql === SQL.put) size++;
+    else if (sql === SQL.putRows) size += PUT_ROWS;
     else if (sql === "COMMIT" && size > 0) sizes.push(size);
   }
   return sizes;

@@ -13,6 +13,7 @@ const PRIMARY_KEY = "INTEGER PRIMARY KEY";
 /** How each statement finds its rows in `messages`. */
 const ACCESS: Readonly<Record<StatementName, readonly string[]>> = {
   put: [],
+  putRows: [],
   findByJobId: ["idx_messages_job_id"],
   putEvent: [],
   knownById: ["idx_messages_job_id"],
@@ -196,11 +197,11 @@ describe.runIf(fs.existsSync(IO))("the pages that are read", () => {
     // The first transaction sees that Python's index appeared, and counts all rows.
     transaction("recount", () => transitions.stats("q"));
     delete read["recount"];
-    transaction("put", () => transitions.put("q", job, now));
+    transaction("put", () => transitions.put("q", [job], now));
     const event = { ...job, jobId: "event", queues: ["q", "r"], identity: { key: "k", fingerprint: "f" } };
     transaction("dispatch", () => transitions.dispatch([event], now));
     transaction("dispatch what is there", () => transitions.dispatch([{ ...event, jobId: "other" }], now));
-    transaction("put delayed", () => transitions.put("q", delayed, now));
+    transaction("put delayed", () => transitions.put("q", [delayed], now));
     transaction("look", () => transitions.look("q"));
     const claimed = transaction("claim", () => transitions.claim("q", 50, null));
     transaction("renew", () => transitions.renew("q", claimed ?? { id: 0, receipt: "" }, 50));

@@ -180,8 +180,8 @@ describe("no statement leaves a read transaction open:", () => {
     check("checkpoint");
 
     const job = { payload: new Uint8Array(2), jobId: "job", delayMs: 0, maxAttempts: 4 };
-    inTransaction("put", () => transitions.put("default", job, Date.now()));
-    inTransaction("put again", () => transitions.put("default", job, Date.now()));
+    inTransaction("put", () => transitions.put("default", [job], Date.now()));
+    inTransaction("put again", () => transitions.put("default", [job], Date.now()));
     for (const event of ["ack", "release", "nack", "fail"] as const) {
       const lease = inTransaction("claim", () => transitions.claim("default", LEASE_MS, null)) ?? parameters;
       inTransaction("extend", () => transitions.extend("default", lease, LEASE_MS));

@@ -63,7 +63,7 @@ class Verbs {
   put(delayMs = 0): number {
     const payload = new Uint8Array([123, 125]);
     const job = { payload, jobId: null, delayMs, maxAttempts: 4 };
-    return this.run((transitions) => transitions.put("q", job, transitions.now()).id);
+    return this.run((transitions) => transitions.put("q", [job], transitions.now())[0]?.id ?? 0);
   }
 
   claim(): { id: number; receipt: string } | undefined {

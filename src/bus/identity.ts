@@ -30,8 +30,13 @@ function identifyingValue(schema: string, field: string, payload: Readonly<Recor
   if (!Object.hasOwn(payload, field)) throw refusal("missing");
   const value = payload[field];
   if (value === null) throw refusal("null");
-  if (typeof value === "string" && value.trim() === "") throw refusal("blank");
+  if (typeof value === "string" && isBlank(value)) throw refusal("blank");
   return value;
+}
+
+/** As Python sees it, which takes other characters for spaces than `trim` does. */
+function isBlank(text: string): boolean {
+  return Array.from(text).every((c) => /\p{White_Space}/u.test(c) || (c >= "\x1c" && c <= "\x1f"));
 }
 
 function hash(schema: string, name: "identity" | "payload", value: unknown): string {

@@ -59,6 +59,7 @@ import {
   type PutEndMessage,
   type PutMessage,
   type PutOptions,
+  pythonJsonSerializer,
   QueueClosedError,
   type QueueDiagnostics,
   type QueueStats,
@@ -97,6 +98,7 @@ const serializer: Serializer<Email> = {
   decode: async (bytes) => ({ to: new TextDecoder().decode(bytes) }),
 };
 const json: JsonSerializer = jsonSerializer;
+const forPython: JsonSerializer = pythonJsonSerializer;
 const wait: WaitOptions = { timeoutMs: 5_000, signal: undefined };
 const retention: RetentionOptions = { ackedMs: 604_800_000, failedMs: undefined };
 const options: SimpleQueueOptions<Email> = {
@@ -324,7 +326,7 @@ async function main(): Promise<void> {
   const stats: QueueStats = await queue.stats();
   await queue.close();
   const code = explain(await queue.getNowait().catch((error: unknown) => error));
-  const { to } = json.decode<Email>(json.encode({ to: "d@example.com" }));
+  const { to } = json.decode<Email>(forPython.encode({ to: "d@example.com" }));
 
   const untyped = new SimpleQueue("./data");
   same<typeof untyped, SimpleQueue<unknown>>();

@@ -1,6 +1,16 @@
+import { writeFileSync } from "node:fs";
+import path from "node:path";
 import { describe, expect, test } from "vitest";
+import { tempDirectory } from "../support/temp.ts";
 import { check, type Evidence, type Findings } from "./support/checker.ts";
-import type { AskedJob, Call, FinalRow, Result, SettleCall } from "./support/history.ts";
+import {
+  type AskedJob,
+  type Call,
+  type FinalRow,
+  type Result,
+  readHistory,
+  type SettleCall,
+} from "./support/history.ts";
 import { rowOf, Story } from "./support/story.ts";
 
 const LEASE_MS = 1000;
@@ -441,4 +451,11 @@ test("deliveries after the first are counted", () => {
     .ack("b", NEVER)
     .ends([acked(2)]);
   expect(findings.counts).toEqual({ calls: 4, open: 1, deliveries: 2, redeliveries: 1 });
+});
+
+test("a history is read up to the line that a killed process could not finish", () => {
+  const file = path.join(tempDirectory(), "history");
+  const { entries } = tale().put().story;
+  writeFileSync(file, `${entries.map((entry) => JSON.stringify(entry)).join("\n")}\n{"seq":3,"proc`);
+  expect(readHistory(file)).toEqual(entries);
 });

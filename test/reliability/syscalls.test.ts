@@ -24,8 +24,9 @@ type CallName = keyof typeof CALLS;
 /**
  * `once`: one call fails. `always`: all of them do from then on. `kill`: the process is killed there. `ghost`: what is
  * flushed fails, and the process is killed a little later, so that what failed may come true when the log is recovered.
+ * `slow`: each flush takes long.
  */
-const MODES = { once: 4, always: 1, kill: 3, ghost: 1 };
+const MODES = { once: 4, always: 1, kill: 3, ghost: 1, slow: 0.5 };
 
 interface Scene {
   readonly directory: string;
@@ -80,6 +81,7 @@ interface Fault {
 function pickFault(random: Random, counts: ReadonlyMap<CallName, number>): Fault {
   const mode = random.weighed(MODES);
   const flush: CallName = counts.has("fsync") ? "fsync" : "fdatasync";
+  if (mode === "slow") return { mode, injections: [`${flush}:delay_enter=${random.between(5, 60)}ms`] };
   const call = mode === "ghost" ? flush : random.pick([...counts.keys()]);
   const count = counts.get(call) as number;
   // The last ones may be missing in another run.
@@ -99,7 +101,7 @@ async function round(layer: Layer, { mode, injections }: Fault): Promise<void> {
   const { program, exit, trace } = await run(scene, injections);
   const killed = exit.signal === "SIGKILL";
   const struck = trace.split("(INJECTED)").length - 1;
-  if (struck > 0 || killed) layer.delivered();
+  if (struck > 0 || killed || trace.includes("(DELAYED)")) layer.delivered();
   expect(exit).toEqual(killed ? { code: null, signal: "SIGKILL", stderr: "" } : { code: 0, signal: null, stderr: "" });
   expect(program.said("unhandled")).toEqual([]);
   // What passes is waited out, and what does not pass is not tried without end. Each thread has its own count of calls:

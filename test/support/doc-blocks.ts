@@ -10,9 +10,11 @@ export interface DocBlock {
   readonly how: DocDirectives;
 }
 
-type DocDirectives = Readonly<Partial<Record<"with" | "group" | "file" | "output" | "stop" | "same", string>>>;
+type DocDirectives = Readonly<
+  Partial<Record<"with" | "group" | "file" | "output" | "beside" | "stop" | "same", string>>
+>;
 
-const KEYS: readonly string[] = ["with", "group", "file", "output", "stop", "same"];
+const KEYS: readonly string[] = ["with", "group", "file", "output", "beside", "stop", "same"];
 
 export const PAGES: readonly string[] = [".", "docs"].flatMap((directory) =>
   readdirSync(directory)

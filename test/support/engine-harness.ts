@@ -112,6 +112,7 @@ type PutOptions = Partial<Origin & Pick<PutCommand, "lockMs" | "waitMs">> & {
   readonly jobId?: string;
   readonly delayMs?: number;
   readonly maxAttempts?: number;
+  readonly context?: string | undefined;
 };
 
 type ClaimOptions = Partial<Omit<ClaimCommand, "op" | "id" | "origin"> & Pick<Origin, "queue" | "fsync">>;
@@ -396,8 +397,8 @@ export function putCommand(
   payloads: readonly (string | Uint8Array)[],
   options: PutOptions = {},
 ): PutCommand {
-  const { jobId = null, delayMs = 0, maxAttempts = 4, lockMs = 30_000, waitMs, ...origin } = options;
-  const entries = payloads.map((payload) => ({ payload: Buffer.from(payload), jobId, delayMs, maxAttempts }));
+  const { jobId = null, delayMs = 0, maxAttempts = 4, context, lockMs = 30_000, waitMs, ...origin } = options;
+  const entries = payloads.map((payload) => ({ payload: Buffer.from(payload), jobId, delayMs, maxAttempts, context }));
   const bytes = entries.reduce((sum, { payload }) => sum + payload.length, 0);
   return { op: "put", ...base(id, origin), lockMs, waitMs, entries, bytes };
 }

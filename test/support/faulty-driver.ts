@@ -98,26 +98,26 @@ export class FaultyDriver implements Driver {
     writeFileSync(`${path}.inode${this.opened++}`, "");
     const database = this.#real.open(path);
     this.#database = database;
-    const strike = <T>(sql: string, parameters: Bound, execute: () => T): T =>
-      this.#strike(database, sql, parameters, execute);
+    const strike = <T>(sql: string, rows: readonly Bound[], execute: () => T): T =>
+      this.#strike(database, sql, rows, execute);
     return {
       get inTransaction() {
         return database.inTransaction;
       },
-      exec: (sql) => strike(sql, {}, () => database.exec(sql)),
+      exec: (sql) => strike(sql, [{}], () => database.exec(sql)),
       prepare: (sql) => prepare(database.prepare(sql), sql, strike),
       copyTo: (file, progress) => database.copyTo(file, progress),
       close: () => database.close(),
     };
   }
 
-  #strike<T>(database: Database, sql: string, parameters: Bound, execute: () => T): T {
+  #strike<T>(database: Database, sql: string, rows: readonly Bound[], execute: () => T): T {
     if (!/^(SELECT|PRAGMA)/.test(sql)) {
       this.log.push(sql);
       if (!(database.inTransaction || sql.startsWith("BEGIN"))) this.autocommitted.push(sql);
     }
     const met = this.#faults.filter(({ fault: { at, with: matches = () => true } }) => {
-      return (typeof at === "string" ? at === sql : at.test(sql)) && matches(parameters);
+      return (typeof at === "string" ? at === sql : at.test(sql)) && rows.some(matches);
     });
     for (const planted of met) planted.seen++;
     for (const planted of met) {
@@ -137,12 +137,14 @@ export class FaultyDriver implements Driver {
 function prepare(
   statement: Statement,
   sql: string,
-  strike: <T>(sql: string, parameters: Bound, execute: () => T) => T,
+  strike: <T>(sql: string, rows: readonly Bound[], execute: () => T) => T,
 ): Statement {
   return {
-    run: (parameters = {}) => strike(sql, parameters, () => statement.run(parameters)),
-    get: (parameters = {}) => strike(sql, parameters, () => statement.get(parameters)),
-    all: (parameters = {}): Row[] => strike(sql, parameters, () => statement.all(parameters)),
+    run: (parameters = {}) => strike(sql, [parameters], () => statement.run(parameters)),
+    // A fault strikes a statement for several rows if it strikes one of them.
+    runRows: (rows) => strike(sql, rows, () => statement.runRows(rows)),
+    get: (parameters = {}) => strike(sql, [parameters], () => statement.get(parameters)),
+    all: (parameters = {}): Row[] => strike(sql, [parameters], () => statement.all(parameters)),
   };
 }
 

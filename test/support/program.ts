@@ -16,6 +16,8 @@ export interface Exit {
 }
 
 export interface ProgramOptions {
+  /** Default: this Node. */
+  readonly interpreter?: string;
   /** The command, and its arguments, that runs it; default: none does. */
   readonly through?: readonly string[];
   /** Added to the environment. */
@@ -25,8 +27,8 @@ export interface ProgramOptions {
 const DEADLINE_MS = 20_000;
 
 /**
- * A process of its own that runs a file of test/programs with plain Node. It is told things, and says things, as lines
- * of JSON. Killed at the end of the test at the latest.
+ * A process of its own that runs a file of test/programs with plain Node, or another interpreter. It is told things,
+ * and says things, as lines of JSON. Killed at the end of the test at the latest.
  */
 export class Program {
   readonly messages: Message[] = [];
@@ -38,9 +40,10 @@ export class Program {
   #stderr = "";
   #exit: Exit | undefined;
 
-  constructor(name: string, input: unknown = {}, { through = [], env = {} }: ProgramOptions = {}) {
+  constructor(name: string, input: unknown = {}, options: ProgramOptions = {}) {
+    const { interpreter = process.execPath, through = [], env = {} } = options;
     const file = fileURLToPath(new URL(`../programs/${name}`, import.meta.url));
-    const [command = process.execPath, ...args] = [...through, process.execPath, file, JSON.stringify(input)];
+    const [command = interpreter, ...args] = [...through, interpreter, file, JSON.stringify(input)];
     const child = spawn(command, args, { stdio: "pipe", env: { ...process.env, ...env } });
     this.#name = name;
     this.#child = child;

@@ -33,8 +33,15 @@ type Value = number | string | Uint8Array | null;
 type Parameters = { readonly [name: string]: Value };
 export type Row = Record<string, Value>;
 
+interface Changes {
+  readonly changes: number;
+  readonly lastInsertRowid: number;
+}
+
 export interface Statement {
-  run(parameters?: Parameters): { readonly changes: number; readonly lastInsertRowid: number };
+  run(parameters?: Parameters): Changes;
+  /** For a statement that says the same for several rows: the parameters of each. */
+  runRows(rows: readonly Parameters[]): Changes;
   get(parameters?: Parameters): Row | undefined;
   /** Always the whole result: a statement that is left unfinished holds a read transaction open. */
   all(parameters?: Parameters): Row[];
@@ -216,18 +223,26 @@ function prepare(native: NativeDatabase, sql: string): Statement {
     return "?";
   });
   const statement = native.prepare(text);
-  const values = (parameters: Parameters | undefined): Value[] => {
-    const list = new Array<Value>(names.length);
-    for (let i = 0; i < names.length; i++) {
+  const bind = (list: Value[], from: number, to: number, parameters: Parameters | undefined): Value[] => {
+    for (let i = from; i < to; i++) {
       const value = parameters?.[names[i] as string] as Value;
       list[i] = value instanceof Uint8Array && value.length === 0 ? NO_BYTES : value;
     }
     return list;
   };
+  const values = (parameters: Parameters | undefined): Value[] =>
+    bind(new Array<Value>(names.length), 0, names.length, parameters);
+  const run = (list: Value[]): Changes => {
+    const { changes, lastInsertRowid } = statement.run(...list);
+    return { changes: Number(changes), lastInsertRowid: Number(lastInsertRowid) };
+  };
   return {
-    run: (parameters) => {
-      const { changes, lastInsertRowid } = statement.run(...values(parameters));
-      return { changes: Number(changes), lastInsertRowid: Number(lastInsertRowid) };
+    run: (parameters) => run(values(parameters)),
+    runRows: (rows) => {
+      const list = new Array<Value>(names.length);
+      const each = names.length / rows.length;
+      for (let i = 0; i < rows.length; i++) bind(list, i * each, (i + 1) * each, rows[i]);
+      return run(list);
     },
     get: (parameters) => statement.get(...values(parameters)) as Row | undefined,
     all: (parameters) => statement.all(...values(parameters)) as Row[],

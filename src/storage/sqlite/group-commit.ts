@@ -11,6 +11,8 @@ export interface Step {
   readonly compound: boolean;
   /** On a full disk, see `Space`. */
   readonly refusedWhen?: "short" | "spent";
+  /** Those that it is for. If it cannot be performed, each of them is, by itself. */
+  readonly parts?: readonly Step[];
   /** Performs its statements and keeps the result. May be called again when the batch has to be repeated. */
   execute(transitions: Transitions): void;
   /**
@@ -58,9 +60,9 @@ export class GroupCommit {
     let remaining = steps;
     let repeated = false;
     for (let culprits = 0; remaining.length > 0; ) {
-      if (culprits > CULPRITS_BEFORE_SINGLES) return this.#runSingly(remaining, busyMs);
+      if (culprits > CULPRITS_BEFORE_SINGLES) return this.#runSingly(apart(remaining), busyMs);
       const ended = this.#attempt(remaining, busyMs, repeated);
-      if (ended === "locked") return remaining;
+      if (ended === "locked") return apart(remaining);
       if (ended === "settled") return [];
       repeated = "rest" in ended;
       if ("rest" in ended) {
@@ -95,6 +97,7 @@ export class GroupCommit {
         const error = this.#execute(step);
         if (error === undefined) performed.push(step);
         else if (this.#connection.space.relieves(error, steps)) return this.#again(steps, error);
+        else if (step.parts !== undefined) return this.#again(apart(steps), error);
         else if (this.#connection.inTransaction) refused.push({ culprit: step, error });
         else return { culprit: step, error };
       }
@@ -179,6 +182,10 @@ export class GroupCommit {
       return this.#connection.space.relieves(error, []) ? this.#verify(steps, fsync) : undefined;
     }
   }
+}
+
+function apart(steps: readonly Step[]): readonly Step[] {
+  return steps.flatMap((step) => step.parts ?? step);
 }
 
 function succeedAll(steps: readonly Step[]): void {

@@ -48,6 +48,11 @@ export class LimitedPutStep extends PutStep {
     this.#line = line;
   }
 
+  /** It looks for room first. */
+  override get joinable(): boolean {
+    return false;
+  }
+
   get waiting(): boolean {
     return this.#waiting;
   }

@@ -65,7 +65,28 @@ export class PutStep extends CommandStep<PutCommand> {
   override execute(transitions: Transitions): void {
     this.#now = transitions.now();
     const { origin, entries } = this.command;
-    this.#enqueued = entries.map((job) => transitions.put(origin.queue, job, this.#now));
+    this.#enqueued = transitions.put(origin.queue, entries, this.#now);
+  }
+
+  /** Whether it may be done in one statement with others of its queue, which must not find their jobs there already. */
+  get joinable(): boolean {
+    return this.command.entries.length === 1 && this.command.entries[0]?.jobId === null;
+  }
+
+  /** Performs those of one queue; `Step.execute` for all of them. */
+  static executeAll(steps: readonly PutStep[], transitions: Transitions): void {
+    const now = transitions.now();
+    const queue = (steps[0] as PutStep).command.origin.queue;
+    const enqueued = transitions.put(
+      queue,
+      steps.map(({ command }) => command.entries[0] as NewJob),
+      now,
+    );
+    for (let i = 0; i < steps.length; i++) {
+      const step = steps[i] as PutStep;
+      step.#now = now;
+      step.#enqueued = [enqueued[i] as Enqueued];
+    }
   }
 
   override confirmed(transitions: Transitions): boolean | undefined {

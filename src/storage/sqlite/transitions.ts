@@ -3,6 +3,7 @@ import { type JobState, STATES } from "../../state.ts";
 import type { Delivery, Enqueued, FailedFilter, Lease, QueueStats, Settlement } from "../storage.ts";
 import type { Connection } from "./connection.ts";
 import type { Row } from "./driver.ts";
+import { enqueue } from "./enqueue.ts";
 import { Conflict, fanOut, link } from "./fan-out.ts";
 import { HeadStarts } from "./head-start.ts";
 import { Load, loadOf } from "./load.ts";
@@ -59,24 +60,10 @@ export class Transitions {
     return Math.round(this.#clock());
   }
 
-  put(queue: string, job: NewJob, now: number): Enqueued {
-    const { payload, jobId, delayMs, maxAttempts, context = null } = job;
-    if (delayMs > 0) this.#stirsAt(queue, now + delayMs);
-    const { changes, lastInsertRowid } = this.#sql.put.run({
-      queue,
-      payload,
-      maxAttempts,
-      delayMs,
-      jobId,
-      context,
-      now,
-    });
-    if (changes > 0) {
-      this.#moved(queue, undefined, "ready", 1);
-      return { id: lastInsertRowid, inserted: true };
-    }
-    const row = this.#sql.findByJobId.get({ queue, jobId }) as Row;
-    return { id: row["id"] as number, inserted: false };
+  /** Adds jobs, in their order, unless their `jobId` is known. */
+  put(queue: string, jobs: readonly NewJob[], now: number): Enqueued[] {
+    for (const { delayMs } of jobs) if (delayMs > 0) this.#stirsAt(queue, now + delayMs);
+    return enqueue(this.#sql, queue, jobs, now, (added) => this.#moved(queue, undefined, "ready", added));
   }
 
   /** Adds events to their queues. Throws a `Conflict`. */

@@ -1,6 +1,4 @@
-import { mkdtempSync, rmSync } from "node:fs";
-import { tmpdir } from "node:os";
-import path from "node:path";
+import { rmSync } from "node:fs";
 import { expect } from "vitest";
 import type { JobState } from "../../../dist/state.js";
 import { STATES } from "../../../dist/state.js";
@@ -8,6 +6,7 @@ import { type Database, loadDriver, type Row } from "../../../dist/storage/sqlit
 import type { NewEvent } from "../../../dist/storage/sqlite/protocol.js";
 import type { Delivery, Lease, QueueStats } from "../../../dist/storage/storage.js";
 import { type Call, TestClock, TestEngine } from "../../support/engine-harness.ts";
+import { memoryDirectory } from "./memory-directory.ts";
 import { Model } from "./model.ts";
 
 /** A machine that was not heard of for this long has slept: leases get some more time. */
@@ -30,7 +29,7 @@ export class ModelRun {
   engine: TestEngine;
   /** Every lease that was ever given, in order. */
   readonly leases: (Lease & { readonly queue: string })[] = [];
-  readonly #directory: string = mkdtempSync(path.join(tmpdir(), "localqueue-"));
+  readonly #directory: string = memoryDirectory();
   readonly #reader: Database;
   #waiters: Waiter[] = [];
   /** The latest that the engine has seen on the wall clock. */

@@ -46,6 +46,7 @@ export class SimulatedProcess {
   #consumer: TestConsumer | undefined;
   #consumes = { queue: "", leaseMs: 0 };
   #lives = 0;
+  #stepping = false;
   #underWay: UnderWay[] = [];
   /** Also those whose lease is over: some programs do not notice. */
   #held: Holding[] = [];
@@ -57,10 +58,6 @@ export class SimulatedProcess {
 
   get alive(): boolean {
     return this.#engine !== undefined;
-  }
-
-  get busy(): boolean {
-    return this.#underWay.length > 0;
   }
 
   get #life(): string {
@@ -104,8 +101,12 @@ export class SimulatedProcess {
   }
 
   step(): void {
+    // A process that is interrupted by another one cannot go on within that one's step.
+    if (this.#stepping) return;
+    this.#stepping = true;
     this.#engine?.tick();
     this.#engine?.step();
+    this.#stepping = false;
   }
 
   /** As if its event loop was blocked. */
@@ -142,11 +143,13 @@ export class SimulatedProcess {
       delayMs,
       maxAttempts,
     }));
+    // Some wait for room, others do not look how much there is.
+    const limit = random.chance(0.3) ? { maxPending: 6, waitMs: random.pick([0, 200, 5000]) } : {};
     this.#ask(
       { f: "put", jobs },
       (engine) => {
         const call = engine.newCall();
-        engine.send([{ ...putCommand(call.id, ["?"], { queue, lockMs: 1000 }), entries }]);
+        engine.send([{ ...putCommand(call.id, ["?"], { queue, lockMs: 1000, ...limit }), entries }]);
         return call;
       },
       (call) => this.#known(call.put ?? []),
@@ -213,7 +216,7 @@ export class SimulatedProcess {
   }
 
   #slotsUnderWay(): Iterable<number> {
-    if (!this.busy) this.#claiming.clear();
+    if (this.#underWay.length === 0) this.#claiming.clear();
     return this.#claiming;
   }
 

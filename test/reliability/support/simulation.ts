@@ -1,11 +1,11 @@
-import { mkdtempSync, rmSync } from "node:fs";
-import { tmpdir } from "node:os";
-import path from "node:path";
-import { STATES } from "../../../dist/state.js";
-import { TestClock, TestEngine } from "../../support/engine-harness.ts";
-import { faultsOf, select } from "../../support/inspect.ts";
+import { rmSync } from "node:fs";
+import { openDatabase } from "../../support/database.ts";
+import { TestClock } from "../../support/engine-harness.ts";
+import { faultsOf } from "../../support/inspect.ts";
+import { PYTHON_INDEX } from "../../support/python-files.ts";
 import { check, type Findings } from "./checker.ts";
-import type { FinalRow } from "./history.ts";
+import { drain, finalRows } from "./drain.ts";
+import { memoryDirectory } from "./memory-directory.ts";
 import { Random } from "./random.ts";
 import { errorOf, SimulatedProcess, type World } from "./simulated-process.ts";
 import { Story } from "./story.ts";
@@ -33,7 +33,7 @@ export class Simulation {
     this.#random = new Random(seed);
     this.#setsClock = this.#random.chance(0.2);
     this.#world = {
-      directory: mkdtempSync(path.join(tmpdir(), "localqueue-")),
+      directory: memoryDirectory(),
       clock: this.#clock,
       random: this.#random,
       // Only the order of events matters, and at one moment there may be many.
@@ -62,11 +62,12 @@ export class Simulation {
       process.hear();
       process.kill();
     }
-    this.#drain();
+    this.#clock.advance(LONG_MS);
+    drain(this.#world.directory, QUEUES, this.#clock, this.#world.story);
     const history = this.#world.story.entries;
     const faults = faultsOf(this.#world.directory);
     const clockSkewMs = this.#setsClock ? Number.POSITIVE_INFINITY : 0;
-    return check({ history, rows: this.#rows(), drained: true, faults, clockSkewMs });
+    return check({ history, rows: finalRows(this.#world.directory), drained: true, faults, clockSkewMs });
   }
 
   close(): void {
@@ -94,6 +95,7 @@ export class Simulation {
       fault: 8,
       kill: 1.5,
       clock: this.#setsClock ? 1 : 0,
+      python: this.#random.chance(0.02) ? 1 : 0,
     });
     switch (action) {
       case "stall":
@@ -109,6 +111,10 @@ export class Simulation {
         this.#plant(process);
         process.step();
         break;
+      case "python":
+        // A client of the Python package comes: from then on triggers keep the counts.
+        this.#comeFromPython();
+        break;
       case "kill":
         this.kills++;
         process.kill();
@@ -118,10 +124,16 @@ export class Simulation {
     }
   }
 
+  #comeFromPython(): void {
+    const database = openDatabase(this.#world.directory);
+    database.exec(PYTHON_INDEX);
+    database.close();
+  }
+
   #plant(process: SimulatedProcess): void {
     const random = this.#random;
     // A fault strikes only where there is something to do.
-    if (!process.busy) process.put();
+    process.put();
     const kind = random.weighted({ begin: 2, commit: 5, statement: 3, between: 1 });
     const times = random.chance(0.8) ? 1 : random.between(2, 4);
     const broken = (): Error => errorOf(random, "IOERR_WRITE", "IOERR_FSYNC", "FULL", "IOERR_READ", "NOMEM");
@@ -160,53 +172,5 @@ export class Simulation {
   #plantAtOpening(process: SimulatedProcess): void {
     const error = errorOf(this.#random, "BUSY", "IOERR_READ", "CANTOPEN", "FULL");
     process.plant({ at: /./, after: this.#random.between(0, 20), error });
-  }
-
-  /** All faults are over: a fresh process works off everything. */
-  #drain(): void {
-    const { directory, story } = this.#world;
-    this.#clock.advance(LONG_MS);
-    const engine = new TestEngine({ directory, clock: this.#clock, closedByCaller: true });
-    for (const queue of QUEUES) {
-      for (let idle = 0; idle < 2; ) {
-        const leaseMs = 10_000;
-        const of = story.invoke("drain", { f: "claim", queue, limit: 5, leaseMs });
-        const claim = engine.claim({ queue, limit: 5, leaseMs });
-        engine.run();
-        const deliveries = (claim.claimed ?? []).map(({ payload, ...rest }) => ({
-          ...rest,
-          payload: String(Buffer.from(payload)),
-        }));
-        story.ok("drain", of, { deliveries });
-        for (const { id, receipt } of deliveries) {
-          const ack = story.invoke("drain", { f: "settle", how: "ack", id, receipt });
-          const origin = { session: 1, queue, fsync: false, text: false };
-          const call = engine.newCall();
-          const lease = { id, receipt };
-          engine.send([{ op: "settle", id: call.id, origin, lockMs: 1000, lease, move: { event: "ack" } }]);
-          engine.run();
-          if (call.answer?.settled === "acked") story.ok("drain", ack, { state: "acked" });
-          else story.failed("drain", ack, "fail", "lost");
-        }
-        if (deliveries.length > 0) continue;
-        idle++;
-        engine.elapse(LONG_MS);
-      }
-    }
-    engine.close();
-  }
-
-  #rows(): FinalRow[] {
-    const rows = select(this.#world.directory, "SELECT *, CAST(payload AS TEXT) AS text FROM messages ORDER BY id");
-    return rows.map((row) => ({
-      id: row["id"] as number,
-      queue: row["queue"] as string,
-      payload: row["text"] as string,
-      state: STATES[row["status"] as number] as FinalRow["state"],
-      attempts: row["attempts"] as number,
-      maxAttempts: row["max_attempts"] as number,
-      jobId: (row["job_id"] as string | null) ?? undefined,
-      key: (row["dedup_key"] as string | null) ?? undefined,
-    }));
   }
 }
