@@ -8,7 +8,8 @@ import { History } from "./history.mjs";
 import { nameOf, RecordedQueue } from "./recorded-queue.mjs";
 
 const { location, histories } = input;
-const history = new History(path.join(histories, `drain.${process.pid}.jsonl`));
+const name = `drain.${process.pid}`;
+const history = new History(path.join(histories, `${name}.jsonl`), name);
 let drained = true;
 
 for (const queue of input.queues) {
