@@ -52,6 +52,13 @@ export const FAULTS = [
     by: ["engine.clock.test.ts"],
   },
   {
+    name: "M6 a flush that was asked for, and does not happen",
+    file: "src/storage/sqlite/connection.ts",
+    find: `PRAGMA synchronous = \${fsync ? "FULL" : "NORMAL"}`,
+    replace: "PRAGMA synchronous = NORMAL",
+    by: ["power"],
+  },
+  {
     name: "M7 a COMMIT that fails, and is reported as done",
     file: "src/storage/sqlite/group-commit.ts",
     find: "    } catch (error) {\n      return error;\n    }",
@@ -101,12 +108,112 @@ export const FAULTS = [
     by: ["model"],
   },
   {
+    name: "M14 a backup that copies the file as any file",
+    file: "src/storage/sqlite/backup.ts",
+    find: "await db.copyTo(draft, progress);",
+    replace: "fs.copyFileSync(path.join(context.directory, DATABASE_FILE), draft);",
+    by: ["backup.test.ts"],
+  },
+  {
     name: "M15 an extension after the lease",
     file: SQL,
     find: `extend: \`UPDATE messages SET lease_until = :now + :ms, updated_at = :now WHERE \${HELD}\``,
     replace:
       "extend: `UPDATE messages SET lease_until = :now + :ms, updated_at = :now WHERE id = :id AND queue = :queue AND status = 1 AND receipt = :receipt`",
     by: ["model"],
+  },
+  {
+    name: "M16 a commit that empties the log, and waits for readers",
+    file: "src/storage/sqlite/connection.ts",
+    find: `    this.#db?.exec("COMMIT");\n    if (completed`,
+    replace: `    this.#db?.exec("COMMIT");
+    this.#db?.exec("PRAGMA busy_timeout = 5000; PRAGMA wal_checkpoint(TRUNCATE); PRAGMA busy_timeout = 50");
+    if (completed`,
+    by: ["long-readers.test.ts", "event-loop.test.ts"],
+  },
+  {
+    name: "an answer before the COMMIT",
+    file: "src/storage/sqlite/group-commit.ts",
+    find: "    const error = this.#commit();\n    if (error === undefined) succeedAll(performed);\n",
+    replace:
+      "    succeedAll(performed);\n    const error = this.#commit();\n    if (error === undefined) performed.length = 0;\n",
+    by: ["simulation"],
+  },
+  {
+    name: "counts in a transaction of their own",
+    file: "src/storage/sqlite/group-commit.ts",
+    find: "      this.#transitions.writeCounts();\n    } catch",
+    replace: "    } catch",
+    also: {
+      file: "src/storage/sqlite/group-commit.ts",
+      find: "    const error = this.#commit();\n",
+      replace: "    const error = this.#commit();\n    if (error === undefined) this.#transitions.writeCounts();\n",
+    },
+    by: ["log-prefixes"],
+  },
+  {
+    name: "an opening that removes the log of whoever crashed",
+    file: "src/storage/sqlite/connection.ts",
+    find: `      this.#mark = fs.openSync(path.dirname(this.file), "r");\n`,
+    replace: `      this.#mark = fs.openSync(path.dirname(this.file), "r");
+      fs.rmSync(this.file + "-wal", { force: true });\n`,
+    by: ["log-prefixes"],
+  },
+  {
+    name: "no flush at all where none was asked for, not even before a checkpoint",
+    file: "src/storage/sqlite/connection.ts",
+    find: `PRAGMA synchronous = \${fsync ? "FULL" : "NORMAL"}`,
+    replace: `PRAGMA synchronous = \${fsync ? "FULL" : "OFF"}`,
+    by: ["power"],
+  },
+  {
+    name: "a failed COMMIT whose frames stay in the log",
+    file: "src/storage/sqlite/group-commit.ts",
+    find: "      this.#transitions.mark();\n",
+    replace: "",
+    by: ["group-commit.outcome.test.ts", "syscalls"],
+  },
+  {
+    name: "joined puts whose numbers are off by one",
+    file: "src/storage/sqlite/enqueue.ts",
+    find: "let id = last - PUT_ROWS + 1; id <= last",
+    replace: "let id = last - PUT_ROWS; id < last",
+    by: ["power"],
+  },
+  {
+    name: "joined puts that are told each other's numbers",
+    file: "src/storage/sqlite/steps.ts",
+    find: "[enqueued[i] as Enqueued]",
+    replace: "[enqueued[steps.length - 1 - i] as Enqueued]",
+    by: ["power"],
+  },
+  {
+    name: "joined puts of different queues",
+    file: "src/storage/sqlite/joined-puts.ts",
+    find: "if (puts[0] !== undefined && step.command.origin.queue !== puts[0].command.origin.queue) break;",
+    replace: "",
+    by: ["simulation", "engine.joined-puts.test.ts"],
+  },
+  {
+    name: "joined puts that are not flushed, though some of them should be",
+    file: "src/storage/sqlite/joined-puts.ts",
+    find: "return this.parts.some(({ fsync }) => fsync);",
+    replace: "return false;",
+    by: ["engine.joined-puts.test.ts", "power"],
+  },
+  {
+    name: "joined puts of which one is answered twice",
+    file: "src/storage/sqlite/joined-puts.ts",
+    find: "    for (const part of this.parts) part.succeed();\n",
+    replace: "    for (const part of this.parts) part.succeed();\n    this.parts[0]?.succeed();\n",
+    by: ["simulation", "engine.joined-puts.test.ts"],
+  },
+  {
+    name: "joined puts that fail, and of which one is not told",
+    file: "src/storage/sqlite/joined-puts.ts",
+    find: "    for (const part of this.parts) part.fail(error);\n",
+    replace: "    for (const part of this.parts.slice(1)) part.fail(error);\n",
+    by: ["simulation", "engine.joined-puts.test.ts"],
   },
   {
     name: "jobs that are claimed in the wrong order",

@@ -14,7 +14,7 @@ let payloads = 0;
 
 function job() {
   const payload = `${input.seed}.${process.pid}.${++payloads}`;
-  const large = random.below(3) === 0 ? random.between(3_000, 60_000) : 0;
+  const large = random.below(6) === 0 ? random.between(3_000, 60_000) : 0;
   return { payload: payload.padEnd(large, "·x"), jobId: undefined, delayMs: 0, maxAttempts: 3 };
 }
 
