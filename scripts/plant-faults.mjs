@@ -18,7 +18,7 @@ const COPIED = [
   "vitest.reliability.config.ts",
 ];
 /** How much of a layer has to be enough. */
-const ROUNDS = { model: "10", simulation: "100", scheduler: "10", kills: "1", power: "12", "log-prefixes": "1" };
+const ROUNDS = { model: "10", simulation: "100", scheduler: "10", kills: "1", power: "8", "log-prefixes": "1" };
 const LONGEST_MS = 5 * 60_000;
 
 const words = process.argv.slice(2);
