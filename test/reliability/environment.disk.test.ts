@@ -1,4 +1,3 @@
-import { execFileSync } from "node:child_process";
 import path from "node:path";
 import { SimpleQueue, type StorageError } from "localqueue";
 import { expect, test } from "vitest";
@@ -8,12 +7,6 @@ import { SmallDisk } from "../support/small-disk.ts";
 import { Layer } from "./support/size.ts";
 
 const REFUSALS = ["READ_ONLY", "IO"];
-
-/** Makes a disk stop taking writes in the middle of everything, as the kernel does when it finds the disk faulty. */
-function shutDown(disk: SmallDisk): void {
-  const goingDown = 'open(my $f,"<",$ARGV[0]) or die; my $v=pack("I",0); ioctl($f,0x8004587D,$v) or die $!';
-  execFileSync("perl", ["-e", goingDown, disk.directory]);
-}
 
 async function round(layer: Layer): Promise<void> {
   const disk = new SmallDisk("ext4", 32);
@@ -26,15 +19,14 @@ async function round(layer: Layer): Promise<void> {
   }
   const held = await remote.get();
   layer.planned();
-  shutDown(disk);
+  disk.shutDown();
   layer.delivered();
   const refused = await remote.call("put", "too late").catch((error: StorageError) => error);
   expect(REFUSALS).toContain(Reflect.get(refused as object, "code"));
   await expect(remote.call("ack", held)).rejects.toSatisfy(({ code }) => REFUSALS.includes(code));
   // The process goes on: it can be told to end, and ends.
   await remote.end(60_000);
-  execFileSync("umount", [disk.directory]);
-  execFileSync("mount", ["-o", "loop", path.join(disk.directory, "..", "image"), disk.directory]);
+  disk.repair();
   await using queue = new SimpleQueue(location);
   const { ready, processing, acked } = await queue.stats();
   expect([ready, processing, acked]).toEqual([confirmed.length - 1, 1, 0]);
