@@ -3,7 +3,8 @@ import { configDefaults, defineConfig, type ViteUserConfig } from "vitest/config
 const config: ViteUserConfig = defineConfig({
   test: {
     include: ["test/**/*.test.ts"],
-    exclude: [...configDefaults.exclude, "test/interop/**"], // they need Python: see vitest.interop.config.ts
+    // They need minutes, or Python: see vitest.reliability.config.ts and vitest.interop.config.ts.
+    exclude: [...configDefaults.exclude, "test/reliability/**", "test/interop/**"],
     pool: "forks",
     maxWorkers: 2,
     testTimeout: 30_000,

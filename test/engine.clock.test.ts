@@ -204,6 +204,53 @@ describe.each([
   });
 });
 
+describe("a lease that was renewed until its holder died, before the clock was set back,", () => {
+  /** A worker that has held a job for two hours, and dies. */
+  function holdAndDie(directory: string, clock: TestClock): void {
+    const dying = new TestEngine({ directory, clock });
+    dying.put("job");
+    dying.consume({ leaseMs: LEASE_MS }).work();
+    dying.elapse(2 * HOUR);
+    dying.close();
+    clock.wall -= HOUR;
+  }
+
+  test("ends in time for a process that starts then", () => {
+    const directory = tempDirectory();
+    const clock = new TestClock();
+    holdAndDie(directory, clock);
+    const engine = new TestEngine({ directory, clock });
+    const claim = engine.claim(FOREVER);
+    engine.elapse(LEASE_MS + SECOND);
+    expect(claim.delivery).toMatchObject({ id: 1, attempt: 2 });
+  });
+
+  test("ends in time for a process that had nothing to do all the while", () => {
+    const directory = tempDirectory();
+    const clock = new TestClock();
+    const engine = new TestEngine({ directory, clock });
+    holdAndDie(directory, clock);
+    const claim = engine.claim(FOREVER);
+    engine.elapse(LEASE_MS + SECOND);
+    expect(claim.delivery).toMatchObject({ id: 1, attempt: 2 });
+  });
+});
+
+test("a delay that another process began, before the clock was set back, ends in time for one that was idle", () => {
+  const directory = tempDirectory();
+  const clock = new TestClock();
+  const engine = new TestEngine({ directory, clock });
+  const other = new TestEngine({ directory, clock });
+  clock.advance(HOUR);
+  other.put("delayed", { delayMs: 30 * SECOND });
+  other.step();
+  other.close();
+  clock.wall -= HOUR / 2;
+  const claim = engine.claim(FOREVER);
+  engine.elapse(32 * SECOND);
+  expect(claim.claimed).toHaveLength(1);
+});
+
 describe("the repair after a clock went back", () => {
   test("shifts leases and delays, and keeps their length", () => {
     const { engine } = open();

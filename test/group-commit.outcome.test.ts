@@ -209,6 +209,18 @@ test("a COMMIT of events for several queues that has happened is recognised by a
   expect(engine.stored()).toHaveLength(3);
 });
 
+test("a lease that ended at the same moment before its extension is no sign that a COMMIT has happened", () => {
+  const { engine, driver, lease } = openWithLease();
+  engine.clock.wall = lease.leaseUntil - 4000;
+  driver.plant({ at: "COMMIT", error: FAILED_FSYNC });
+  const extend = engine.extend(lease, 4000);
+  const put = engine.put("with it");
+  engine.run();
+  expect(extend.answer).toMatchObject({ extended: lease.leaseUntil });
+  expect(put.put).toEqual([{ id: 2, inserted: true }]);
+  expect(engine.stored()).toEqual(["job", "with it"]);
+});
+
 test("a conflict with an event whose COMMIT fails is none: they are told the same", () => {
   const { engine, driver, lease } = openWithLease();
   driver.plant({ at: "COMMIT", error: FAILED_FSYNC });

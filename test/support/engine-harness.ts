@@ -100,6 +100,8 @@ export interface TestEngineOptions {
    * Otherwise they take no time, as by the test's clock: what a test sees does not depend on the machine's load.
    */
   readonly realHold?: boolean;
+  /** The caller closes it; otherwise the end of the test does. */
+  readonly closedByCaller?: boolean;
 }
 
 interface ElapseOptions {
@@ -145,7 +147,7 @@ export class TestEngine {
     });
     Atomics.store(this.signals, SIGNAL.watch, WATCH.armed);
     this.tick();
-    onTestFinished(() => this.close());
+    if (!options.closedByCaller) onTestFinished(() => this.close());
     if (!idle) this.#warmUp();
   }
 

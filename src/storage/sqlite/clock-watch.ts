@@ -4,6 +4,8 @@ import { SLICE } from "./statements.ts";
 
 /** A clock that goes back by less than this is not worth a repair. */
 const TOLERANCE_MS = 1000;
+/** After so long without a look, others may have written what is in the future now, and this engine cannot tell. */
+const UNSEEN_MS = 2000;
 
 /**
  * Notices that the wall clock was set back, while we run or since the file was last written. Leases and delays that
@@ -13,7 +15,10 @@ const TOLERANCE_MS = 1000;
 export class ClockWatch {
   readonly #connection: Connection;
   readonly #clock: () => number;
-  #latest: number;
+  /** The latest that was seen on the wall clock. */
+  #latest = Number.NEGATIVE_INFINITY;
+  /** When that was, by the monotonic clock. */
+  #seenAt = Number.NEGATIVE_INFINITY;
   /** Queues whose delayed jobs are still to be looked at, from a time on. */
   #queues: { readonly queue: string; from: number }[] = [];
   busy = false;
@@ -21,18 +26,27 @@ export class ClockWatch {
   constructor(connection: Connection, clock: () => number) {
     this.#connection = connection;
     this.#clock = clock;
-    this.#latest = Number(connection.statements.clock.get()?.["clock"] ?? 0);
   }
 
-  nextStep(): Step | undefined {
+  /** To be called with each batch. */
+  nextStep(monotonic: number): Step | undefined {
     const now = this.#clock();
-    if (now < this.#latest - TOLERANCE_MS) this.#begin();
+    const unseen = monotonic - this.#seenAt >= UNSEEN_MS;
+    if (now < this.#latest - TOLERANCE_MS || (unseen && this.#isAhead(now))) this.#begin();
+    this.#seenAt = monotonic;
     if (!this.busy) {
       this.#latest = Math.max(this.#latest, now);
       return undefined;
     }
     this.#latest = now;
     return this.#slice();
+  }
+
+  /** Whether something was written in what is now the future. A renewal shows in its row alone. */
+  #isAhead(now: number): boolean {
+    const { statements } = this.#connection;
+    const written = Number(statements.clock.get()?.["clock"] ?? 0);
+    return written > now + TOLERANCE_MS || statements.aheadLeased.all({ now: Math.round(now) }).length > 0;
   }
 
   #begin(): void {

@@ -246,7 +246,7 @@ export class Engine {
 
   #runBatch(now: number, silentMs: number, stalled: boolean): void {
     // It may fail, so it comes before anything is taken off a list.
-    const repair = this.#clockWatch.nextStep();
+    const repair = this.#clockWatch.nextStep(now);
     this.#own.push(...this.#leases.overdueSteps(now));
     if (stalled) this.#own.push(...this.#leases.takeUnstarted().map((lease) => new TakeBackStep(lease)));
     const renewal = this.#leases.renewalStep(now, silentMs);

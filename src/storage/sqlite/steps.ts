@@ -167,6 +167,8 @@ export class SettleStep extends CommandStep<SettleCommand> {
 export class ExtendStep extends CommandStep<ExtendCommand> {
   readonly #extended: (receipt: string, ms: number) => void;
   #until: number | undefined;
+  /** Whether the lease ended at another moment before. */
+  #moved = false;
 
   constructor(
     command: ExtendCommand,
@@ -180,11 +182,15 @@ export class ExtendStep extends CommandStep<ExtendCommand> {
 
   override execute(transitions: Transitions): void {
     const { origin, lease, ms } = this.command;
-    this.#until = transitions.extend(origin.queue, lease, ms);
+    const now = transitions.now();
+    this.#moved = !transitions.isHeld(lease, now + ms);
+    this.#until = transitions.extend(origin.queue, lease, ms, now);
   }
 
   override confirmed(transitions: Transitions): boolean | undefined {
-    return this.#until !== undefined && transitions.isHeld(this.command.lease, this.#until) ? true : undefined;
+    // A lease that ends when it would have ended anyway tells nothing.
+    if (this.#until === undefined || !this.#moved) return undefined;
+    return transitions.isHeld(this.command.lease, this.#until) ? true : undefined;
   }
 
   override succeed(): void {

@@ -205,8 +205,7 @@ export class Transitions {
   }
 
   /** Returns the new end of the lease; `undefined` = the lease is lost. */
-  extend(queue: string, { id, receipt }: Lease, ms: number): number | undefined {
-    const now = this.now();
+  extend(queue: string, { id, receipt }: Lease, ms: number, now: number = this.now()): number | undefined {
     this.#stirsAt(queue, now + ms);
     return this.#sql.extend.run({ id, queue, receipt, ms, now }).changes === 1 ? now + ms : undefined;
   }
