@@ -53,7 +53,7 @@ describe.each(DIRECTIONS)("%s and %s on one queue:", (first, second) => {
   test("what one gives back for later, the other is given when it is due, before younger jobs", async () => {
     const { directory, one, other } = open();
     const id = await one.put("delayed");
-    await one.nack(await one.get(), { delayMs: 700 });
+    await one.nack(await one.get(), { delayMs: 4000 });
     const younger = await one.put("younger");
     expect(await other.get()).toMatchObject({ id: younger });
     const youngest = await other.put("youngest");

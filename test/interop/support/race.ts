@@ -45,7 +45,7 @@ interface RoleOptions {
 }
 
 /** One of the twelve: a process, and after each kill another one in its place. */
-export class Role {
+class Role {
   readonly name: string;
   readonly slots: number;
   readonly dead: Program[] = [];
