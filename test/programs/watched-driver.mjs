@@ -14,6 +14,7 @@ export function watchedDriver(around) {
         const statement = db.prepare(sql);
         return {
           run: (parameters) => around(sql, () => statement.run(parameters)),
+          runRows: (rows) => around(sql, () => statement.runRows(rows)),
           get: (parameters) => around(sql, () => statement.get(parameters)),
           all: (parameters) => around(sql, () => statement.all(parameters)),
         };

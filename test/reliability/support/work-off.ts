@@ -26,7 +26,8 @@ export async function workOffAndCheck(scene: Scene, seconds = 60): Promise<Findi
   return { ...check({ history, rows, drained: drained === true, faults, clockSkewMs }), history };
 }
 
-function historyOf({ histories }: Scene): Entry[] {
+/** What all processes have recorded so far. */
+export function historyOf({ histories }: Pick<Scene, "histories">): Entry[] {
   const files = readdirSync(histories).filter((name) => name.endsWith(".jsonl"));
   return readHistory(...files.map((name) => path.join(histories, name)));
 }
