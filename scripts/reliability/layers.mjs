@@ -22,7 +22,7 @@ const TOOLS = {
 const NEEDS = {
   syscalls: ["root", "strace"],
   power: ["root", "mount", "loop", "ext4", "perl"],
-  "environment.disk": ["root", "mount"],
+  "environment.disk": ["root", "mount", "loop", "ext4", "perl"],
   "environment.clock": ["faketime"],
 };
 

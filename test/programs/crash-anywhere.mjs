@@ -1,42 +1,22 @@
 // Opens a queue and does a little of everything, but is killed right before its n-th statement that changes something.
 import { Connection } from "../../dist/storage/sqlite/connection.js";
-import { loadDriver } from "../../dist/storage/sqlite/driver.js";
 import { Engine } from "../../dist/storage/sqlite/engine.js";
 import { cellTime, monotonicMs, SIGNAL, SIGNALS } from "../../dist/storage/sqlite/protocol.js";
 import { input, say } from "./lines.mjs";
+import { watchedDriver } from "./watched-driver.mjs";
 
 let changes = 0;
-function run(sql, statement) {
+function run(sql, execute) {
   const changesNothing = /^(PRAGMA|SELECT)/.test(sql);
   if (!changesNothing && ++changes === input.killAt) process.kill(process.pid, "SIGKILL");
-  return statement();
-}
-
-const driver = loadDriver();
-function open(file) {
-  const db = driver.open(file);
-  return {
-    get inTransaction() {
-      return db.inTransaction;
-    },
-    exec: (sql) => run(sql, () => db.exec(sql)),
-    prepare: (sql) => {
-      const statement = db.prepare(sql);
-      return {
-        run: (parameters) => run(sql, () => statement.run(parameters)),
-        get: (parameters) => run(sql, () => statement.get(parameters)),
-        all: (parameters) => run(sql, () => statement.all(parameters)),
-      };
-    },
-    close: () => db.close(),
-  };
+  return execute();
 }
 
 const signals = new Int32Array(new SharedArrayBuffer(SIGNALS * 4));
 Atomics.store(signals, SIGNAL.tick, cellTime(monotonicMs()));
 let answer;
 const engine = new Engine({
-  connection: new Connection({ directory: input.location, driver: { ...driver, open } }),
+  connection: new Connection({ directory: input.location, driver: watchedDriver(run) }),
   signals,
   clock: Date.now,
   monotonic: monotonicMs,

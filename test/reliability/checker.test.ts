@@ -57,6 +57,12 @@ class Tale {
     return this.answer(of, { deliveries: [delivered] }, receipt);
   }
 
+  /** The lease of what it claims ends before it is answered. */
+  claimTooSlowly(): this {
+    const of = this.begin({ f: "claim", queue: "q", limit: 1, leaseMs: LEASE_MS }, "slow");
+    return this.wait(LEASE_MS).answer(of, { deliveries: [] }, "slow");
+  }
+
   settle(
     receipt: string,
     how: SettleCall["how"],
@@ -115,6 +121,12 @@ describe("a history is valid in which", () => {
       .claim("b", 1)
       .ack("b")
       .ends([acked(1)]),
+    "a claim took so long that what it claimed was lost before anybody got it": tale()
+      .put()
+      .claimTooSlowly()
+      .claim("a", 2)
+      .ack("a")
+      .ends([acked(2)]),
     "a job failed after its last delivery": tale()
       .put({ maxAttempts: 1 })
       .claim("a")

@@ -15,6 +15,15 @@ export interface Exit {
   readonly stderr: string;
 }
 
+export interface ProgramOptions {
+  /** Default: this Node. */
+  readonly interpreter?: string;
+  /** The command, and its arguments, that runs it; default: none does. */
+  readonly through?: readonly string[];
+  /** Added to the environment. */
+  readonly env?: Readonly<Record<string, string>>;
+}
+
 const DEADLINE_MS = 20_000;
 
 /**
@@ -31,9 +40,11 @@ export class Program {
   #stderr = "";
   #exit: Exit | undefined;
 
-  constructor(name: string, input: unknown = {}, interpreter: string = process.execPath) {
+  constructor(name: string, input: unknown = {}, options: ProgramOptions = {}) {
+    const { interpreter = process.execPath, through = [], env = {} } = options;
     const file = fileURLToPath(new URL(`../programs/${name}`, import.meta.url));
-    const child = spawn(interpreter, [file, JSON.stringify(input)], { stdio: "pipe" });
+    const [command = interpreter, ...args] = [...through, interpreter, file, JSON.stringify(input)];
+    const child = spawn(command, args, { stdio: "pipe", env: { ...process.env, ...env } });
     this.#name = name;
     this.#child = child;
     child.stderr.setEncoding("utf8").on("data", (text: string) => {

@@ -50,6 +50,18 @@ export class SmallDisk {
     }
   }
 
+  /** From now on nothing can be written, in the middle of everything: what the kernel does when it finds a disk faulty. */
+  shutDown(): void {
+    const goDown = 'open(my $f, "<", $ARGV[0]) or die; my $how = pack("I", 0); ioctl($f, 0x8004587D, $how) or die $!';
+    run("perl", "-e", goDown, this.directory);
+  }
+
+  /** Mounts the disk anew once nobody uses it any more, as after a repair. Only for ext4. */
+  repair(): void {
+    run("umount", this.directory);
+    run("mount", "-o", "loop", path.join(this.directory, "..", "image"), this.directory);
+  }
+
   /** Gives that back. */
   clear(): void {
     for (const filler of this.#fillers.splice(0)) fs.rmSync(filler);

@@ -20,7 +20,7 @@ export function interpreterOf(version: string): string {
 /** An object of the Python package in a process of its own. `commands` is a module of test/interop/python. */
 export class PythonObject extends RemoteObject {
   constructor(commands: string, input: object, version: string = CURRENT) {
-    super("../interop/python/peer.py", { commands, ...input }, interpreterOf(version));
+    super("../interop/python/peer.py", { commands, ...input }, { interpreter: interpreterOf(version) });
   }
 }
 

@@ -131,7 +131,7 @@ export function startRace({ location, leaseMs, maxPendingJobs }: RaceOptions): R
 
 function start(language: ProcessHistory["language"], what: "producer" | "worker", input: object): Program {
   if (language === "node") return new Program(`../interop/programs/race-${what}.mjs`, input);
-  return new Program(`../interop/python/race_${what}.py`, input, interpreterOf(CURRENT));
+  return new Program(`../interop/python/race_${what}.py`, input, { interpreter: interpreterOf(CURRENT) });
 }
 
 export interface KillOptions {

@@ -1,7 +1,7 @@
-import { asked, callsOf, deliveriesByJob, groupBy, type Held, pairUp } from "./calls.ts";
+import { asked, callsOf, deliveriesByJob, groupBy, type Held, type Made, pairUp } from "./calls.ts";
 import { checkDeliveries, type JobStory, replaysOf } from "./check-deliveries.ts";
 import { checkJobs, type Ledger } from "./check-jobs.ts";
-import type { Entry, FinalRow } from "./history.ts";
+import type { ClaimCall, Entry, FinalRow } from "./history.ts";
 
 /** What a run left behind. */
 export interface Evidence {
@@ -68,7 +68,7 @@ function storiesOf({ calls, asked: jobs, deliveries, rows }: Ledger, skewMs: num
   const rowOf = new Map(rows.map((row) => [row.id, row]));
   const put = new Map(jobs.flatMap((job) => (job.told?.inserted ? [[job.told.id, job] as const] : [])));
   const settles = groupBy(callsOf(calls, "settle"), ({ call }) => call.id);
-  const lost = callsOf(calls, "claim").filter(({ outcome }) => outcome === "info");
+  const lost = callsOf(calls, "claim").filter((claim) => claim.outcome === "info" || mayHaveLostSome(claim));
   const unknownQueues = new Set(lost.map(({ call }) => call.queue));
   const replays = callsOf(calls, "replay", "replayAll");
   return [...new Set([...rowOf.keys(), ...put.keys(), ...deliveries.keys(), ...settles.keys()])].map((id) => {
@@ -86,6 +86,12 @@ function storiesOf({ calls, asked: jobs, deliveries, rows }: Ledger, skewMs: num
       skewMs,
     };
   });
+}
+
+/** A claim that took so long that what it claimed was lost again before anybody got it: that counts as a delivery. */
+function mayHaveLostSome({ call, result, start, end }: Made<ClaimCall>): boolean {
+  const got = result.deliveries?.length ?? 0;
+  return got < call.limit && end.wall - start.wall > call.leaseMs / 2;
 }
 
 function checkReceipts(deliveries: readonly Held[]): string[] {

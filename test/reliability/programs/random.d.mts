@@ -1,0 +1,9 @@
+/** Random numbers that a seed brings back. */
+export declare class Random {
+  constructor(seed: number);
+  next(): number;
+  below(end: number): number;
+  between(first: number, last: number): number;
+  pick<T>(items: readonly T[]): T;
+  weighed<K extends string>(weights: Readonly<Record<K, number>>): K;
+}
