@@ -12,11 +12,15 @@ const PYTHON: Dialect = {
   keeps: (number) =>
     Number.isSafeInteger(number) ? !Object.is(number, -0) : Number.isFinite(number) && !Number.isInteger(number),
   problem: (value) =>
-    typeof value === "bigint" && String(value).replace("-", "").length > MOST_DIGITS
+    typeof value === "bigint" && isTooLong(String(value))
       ? `is a BigInt of more than ${MOST_DIGITS} digits`
       : undefined,
   write,
 };
+
+function isTooLong(integer: string): boolean {
+  return integer.replace("-", "").length > MOST_DIGITS;
+}
 
 /** Refuses what `encodeJson` refuses, but for numbers. */
 export function encodePythonJson(value: unknown): string {
@@ -47,7 +51,7 @@ function writeNumber(number: number): string {
 }
 
 /** Sixteen digits that are no fraction: there may be an integer which a number would round. */
-const LONG_INTEGER = /(?<![.\d])\d{16}/;
+const LONG_INTEGER = /[^.\d]\d{16}|^\d{16}/;
 
 /** Integers that are not safe come as BigInt. Throws if this is not JSON. */
 export function parsePythonJson(text: string): unknown {
@@ -105,7 +109,8 @@ class Reader {
       const key = this.#string();
       this.#expect(":");
       const value = this.#value();
-      if (key !== "__proto__") object[key] = value;
+      // An assignment would set the prototype, or fail where the prototype of all objects is frozen.
+      if (!(key in Object.prototype)) object[key] = value;
       else Object.defineProperty(object, key, { value, enumerable: true, configurable: true, writable: true });
     }
     return object;
@@ -158,8 +163,9 @@ class Reader {
     this.#at = scalar.lastIndex;
     if (word !== undefined) return WORDS.get(word);
     const number = Number(text);
-    const rounded = fraction === undefined && exponent === undefined && !Number.isSafeInteger(number);
-    return rounded ? BigInt(text) : number;
+    if (fraction !== undefined || exponent !== undefined || Number.isSafeInteger(number)) return number;
+    if (isTooLong(text)) throw new SyntaxError(`An integer has more than ${MOST_DIGITS} digits`);
+    return BigInt(text);
   }
 
   #expect(character: string): void {

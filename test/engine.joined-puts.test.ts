@@ -1,7 +1,7 @@
 import { describe, expect, test } from "vitest";
 import { SQL } from "../dist/storage/sqlite/statements.js";
 import { type Call, TestEngine } from "./support/engine-harness.ts";
-import { ERROR_FORMS, FaultyDriver, payloadIs } from "./support/faulty-driver.ts";
+import { ERROR_FORMS, FaultyDriver, payloadIs, sqliteError } from "./support/faulty-driver.ts";
 import { PYTHON_INDEX } from "./support/python-files.ts";
 import { tempDirectory } from "./support/temp.ts";
 
@@ -211,4 +211,39 @@ describe.each(ERROR_FORMS)("with errors in the form of $library", ({ error }) =>
     expectStored(engine, calls, names(40));
     expect(statsOf(engine)).toMatchObject({ ready: 40 });
   });
+});
+
+describe("with a file that others have changed", () => {
+  test("a row that their index keeps out fails its caller alone", () => {
+    const { engine } = open();
+    engine.put("job 7");
+    engine.run();
+    engine.foreign("CREATE UNIQUE INDEX theirs ON messages(queue, payload)");
+    const calls = putAll(engine, names(20));
+    engine.run();
+    expect(calls[7]?.error).toMatchObject({ outcome: "failed" });
+    const others = calls.filter((call) => call !== calls[7]);
+    const stored = new Map(engine.rows().map(({ id, payload }) => [id, Buffer.from(payload as Uint8Array).toString()]));
+    expect(others.map(({ put }) => stored.get(put?.[0]?.id ?? 0))).toEqual(names(20).filter((job) => job !== "job 7"));
+    expect(statsOf(engine)).toMatchObject({ ready: 20 });
+  });
+
+  test("nothing is put twice when they delete the first row before a failed COMMIT is looked into", () => {
+    const { engine, driver } = open();
+    driver.plant({ at: "COMMIT", error: sqliteError("FULL"), really: "executes" });
+    driver.plant({ at: BEGIN, after: 1, strikes: () => engine.foreign("DELETE FROM messages WHERE id = 1") });
+    const calls = putAll(engine, names(20));
+    engine.run();
+    expect(engine.stored()).toEqual(names(20).slice(1));
+    expect(calls.map(({ put }) => put?.[0]?.id)).toEqual(calls.map((_, i) => i + 1));
+  });
+});
+
+test("large payloads do not stay in memory for others to be put with them", () => {
+  const { engine, driver } = open();
+  const large = "x".repeat(20_000);
+  engine.putMany(Array.from({ length: 20 }, () => large));
+  engine.run();
+  expect(driver.count(SQL.putRows)).toBe(0);
+  expect(engine.stored()).toEqual(Array(20).fill(large));
 });

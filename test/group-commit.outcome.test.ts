@@ -252,6 +252,16 @@ test("a COMMIT that fails twice is not tried a third time", () => {
   expect(next.put).toMatchObject([{ inserted: true }]);
 });
 
+test("what leaves no sign is repeated once, and then nobody claims to know", () => {
+  const { engine, driver, lease } = openWithLease();
+  driver.plant({ at: "COMMIT", error: FAILED_FSYNC });
+  driver.plant({ at: "COMMIT", after: 2, error: FAILED_FSYNC });
+  const extension = engine.extend(lease, 20_000);
+  engine.run();
+  expect(driver.count(SQL.extend)).toBe(2);
+  expect(extension.error).toMatchObject({ code: "IO", outcome: "unknown" });
+});
+
 test("a repetition whose transaction is lost fails its culprit alone", () => {
   const { engine, driver } = open();
   driver.plant({ at: "COMMIT", error: FAILED_FSYNC });

@@ -1,3 +1,4 @@
+import { execFileSync } from "node:child_process";
 import fc from "fast-check";
 import { PayloadError, pythonJsonSerializer } from "localqueue";
 import { describe, expect, test } from "vitest";
@@ -40,6 +41,15 @@ describe("the serializer for Python reads", () => {
     expect(Object.entries(object)).toEqual([["__proto__", Number.NaN]]);
   });
 
+  test("names that objects have by themselves, even where those are frozen", () => {
+    const script = `import { pythonJsonSerializer } from "localqueue"; Object.freeze(Object.prototype);
+      const text = '{"toString": 1, "constructor": NaN, "__proto__": 2}';
+      console.log(Object.entries(pythonJsonSerializer.decode(Buffer.from(text))).join());`;
+    expect(execFileSync(process.execPath, ["--input-type=module", "-e", script], { encoding: "utf8" })).toBe(
+      "toString,1,constructor,NaN,__proto__,2\n",
+    );
+  });
+
   test("text of any length", () => {
     const long = "\\".repeat(1_000_000) + '"'.repeat(1_000_000);
     expect(decode(`[NaN, ${JSON.stringify(long)}]`)).toEqual([Number.NaN, long]);
@@ -70,6 +80,7 @@ test.each([
   "[9007199254740993",
   "9007199254740993.",
   "undefined",
+  "1".repeat(4301), // as Python, which would take too long
 ])("the serializer for Python refuses %j, and does not quote it", (text) => {
   const error = refusal(() => decode(text));
   expect(error.message).toBe("The payload is not valid JSON");

@@ -3,6 +3,9 @@ import type { Row } from "./driver.ts";
 import type { NewJob } from "./protocol.ts";
 import { PUT_ROWS, type Statements } from "./statements.ts";
 
+/** What a library keeps bound until the next call, at most: bytes or characters. */
+const JOINED_SIZE = 256 * 1024;
+
 type PutRow = Omit<NewJob, "context"> & {
   readonly context: string | null;
   readonly queue: string;
@@ -23,15 +26,26 @@ export function enqueue(
   const enqueued: Enqueued[] = [];
   while (enqueued.length < rows.length) {
     const next = rows.slice(enqueued.length, enqueued.length + PUT_ROWS);
-    // Of rows that are there already, one statement for several would not tell which.
-    if (next.length === PUT_ROWS && next.every(({ jobId }) => jobId === null)) {
-      // None is left out, and nobody else writes meanwhile: their ids follow each other.
-      const { lastInsertRowid: last } = sql.putRows.runRows(next);
-      for (let id = last - PUT_ROWS + 1; id <= last; id++) enqueued.push({ id, inserted: true });
-      added(PUT_ROWS);
-    } else enqueued.push(one(sql, next[0] as PutRow, added));
+    if (next.length === PUT_ROWS && areJoinable(next)) enqueued.push(...several(sql, next, added));
+    else enqueued.push(one(sql, next[0] as PutRow, added));
   }
   return enqueued;
+}
+
+/** Of rows that are there already, one statement for several would not tell which. Large ones gain nothing. */
+function areJoinable(rows: readonly PutRow[]): boolean {
+  let size = 0;
+  for (const { payload } of rows) size += payload.length;
+  return size <= JOINED_SIZE && rows.every(({ jobId }) => jobId === null);
+}
+
+function several(sql: Statements, rows: readonly PutRow[], added: (jobs: number) => void): Enqueued[] {
+  const { changes, lastInsertRowid } = sql.putRows.runRows(rows);
+  // An index or a trigger of somebody else's may leave rows out; by themselves, it shows which.
+  if (changes !== rows.length) throw new Error("not all jobs were added");
+  added(changes);
+  // Nobody else writes meanwhile: their ids follow each other.
+  return rows.map((_, i) => ({ id: lastInsertRowid - changes + 1 + i, inserted: true }));
 }
 
 function one(sql: Statements, row: PutRow, added: (jobs: number) => void): Enqueued {

@@ -30,6 +30,8 @@ interface Again {
   readonly rest: readonly Step[];
 }
 
+type Finding = "done" | "undone" | "no sign";
+
 interface Culprit {
   readonly culprit: Step;
   readonly error: unknown;
@@ -114,10 +116,13 @@ export class GroupCommit {
     else {
       this.#rollback(isConnectionFailure(error));
       const relieved = this.#connection.space.relieves(error, steps);
-      const happened = this.#verify(performed, fsync);
-      if (happened === false && (relieved || !repeated)) return this.#again(steps, error);
-      if (happened === true) succeedAll(performed);
-      else failAll(performed, toStorageError(error, this.#connection.file, happened === false ? "failed" : "unknown"));
+      const finding = this.#verify(performed, fsync);
+      // What leaves no sign may be done again.
+      const repeatable = finding === "undone" || finding === "no sign";
+      if (repeatable && (relieved || !repeated)) return this.#again(steps, error);
+      if (finding === "done") succeedAll(performed);
+      else
+        failAll(performed, toStorageError(error, this.#connection.file, finding === "undone" ? "failed" : "unknown"));
     }
     for (const each of refused) this.#blame(each);
     return "settled";
@@ -163,20 +168,19 @@ export class GroupCommit {
   }
 
   /**
-   * Whether a batch whose COMMIT failed is in the file; `undefined` when that cannot be found out. The transaction
-   * that looks also writes and commits, which overwrites the frames that the failed one may have left in the WAL:
+   * What can be seen of a batch whose COMMIT failed; `undefined` when nobody could look. The transaction that looks also writes and commits, which overwrites the frames that the failed one may have left in the WAL:
    * they cannot come true later.
    */
-  #verify(steps: readonly Step[], fsync: boolean): boolean | undefined {
+  #verify(steps: readonly Step[], fsync: boolean): Finding | undefined {
     try {
       for (let attempt = 0; !this.#connection.begin(fsync, BUSY_SLICE_MS); attempt++) {
         if (attempt === VERIFY_ATTEMPTS) return undefined;
       }
       // The steps of a batch are in the file together or not at all, so one sign speaks for all.
-      const happened = steps.some((step) => step.confirmed(this.#transitions) === true);
+      const signs = steps.map((step) => step.confirmed(this.#transitions));
       this.#transitions.mark();
       this.#connection.commit();
-      return happened;
+      return signs.includes(true) ? "done" : signs.includes(false) ? "undone" : "no sign";
     } catch (error) {
       this.#rollback(true);
       return this.#connection.space.relieves(error, []) ? this.#verify(steps, fsync) : undefined;

@@ -23,7 +23,8 @@ class JoinedPuts implements Step {
   }
 
   confirmed(transitions: Transitions): boolean | undefined {
-    return this.parts[0]?.confirmed(transitions);
+    const signs = this.parts.map((part) => part.confirmed(transitions));
+    return signs.includes(true) ? true : signs.includes(false) ? false : undefined;
   }
 
   succeed(): void {
