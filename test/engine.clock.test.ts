@@ -3,6 +3,7 @@ import { describe, expect, test } from "vitest";
 import { SQL } from "../dist/storage/sqlite/statements.js";
 import { TestClock, TestEngine } from "./support/engine-harness.ts";
 import { FaultyDriver } from "./support/faulty-driver.ts";
+import { PYTHON_INDEX } from "./support/python-files.ts";
 import { tempDirectory } from "./support/temp.ts";
 
 const SECOND = 1000;
@@ -337,6 +338,36 @@ describe("the repair after a clock went back", () => {
     engine.elapse(35 * SECOND);
     expect(claim.claimed).toHaveLength(1);
   });
+
+  test.each(["counts by transactions", "counts by triggers"])(
+    "is taken up again by others if its process is killed: %s",
+    (by) => {
+      const { engine } = open();
+      if (by === "counts by triggers") engine.foreign(PYTHON_INDEX);
+      for (let i = 0; i < 2; i++) engine.putMany(Array(75).fill("delayed"), { delayMs: 30 * SECOND });
+      engine.run();
+      engine.close();
+      const { clock, connection } = engine;
+      const directory = path.dirname(connection.file);
+      clock.wall -= HOUR;
+      const killed = new TestEngine({ directory, clock, idle: true, closedByCaller: true });
+      // The first slice goes with it, the last one has not been.
+      const put = killed.put("meanwhile");
+      killed.step();
+      expect(put.answered).toBe(true);
+      expect(killed.rows(`SELECT 1 FROM messages WHERE updated_at > ${clock.wall + SECOND}`)).toHaveLength(50);
+      killed.close();
+
+      const next = new TestEngine({ directory, clock });
+      next.elapse(31 * SECOND);
+      for (let delivered = 0; delivered < 151; ) {
+        const claim = next.claim({ limit: 200 });
+        next.run();
+        expect(claim.claimed?.length).toBeGreaterThan(0);
+        delivered += claim.claimed?.length ?? 0;
+      }
+    },
+  );
 
   test("survives a clock that goes to and fro", () => {
     const { engine } = open();

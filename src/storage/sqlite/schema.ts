@@ -88,8 +88,8 @@ const MESSAGE_INDEXES = {
 const PYTHON_INDEX = "idx_messages_queue_status";
 
 /**
- * Counts by state, so that nothing ever counts rows. `clock` is the last time written, which shows at the next open
- * that the clock was set back meanwhile.
+ * Counts by state, so that nothing ever counts rows. `clock` is the latest time written, which shows that the clock was
+ * set back since. Only the repair sets it back too, when nothing is left to do: whoever does that may be killed before.
  */
 const COUNTS = `CREATE TABLE IF NOT EXISTS localqueue_counts (
     queue TEXT PRIMARY KEY, ready INTEGER NOT NULL DEFAULT 0, processing INTEGER NOT NULL DEFAULT 0,
@@ -115,7 +115,7 @@ function countTrigger(event: string, condition: string, added?: string, removed?
     INSERT INTO localqueue_counts (queue) SELECT ${row}.queue
       WHERE NOT EXISTS (SELECT 1 FROM localqueue_counts WHERE queue = ${row}.queue);
     UPDATE localqueue_counts SET ${column("ready", 0)}, ${column("processing", 1)}, ${column("acked", 2)},
-      ${column("failed", 3)}, clock = ${row}.updated_at WHERE queue = ${row}.queue;
+      ${column("failed", 3)}, clock = max(clock, ${row}.updated_at) WHERE queue = ${row}.queue;
   END`;
 }
 

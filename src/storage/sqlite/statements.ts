@@ -246,7 +246,7 @@ export const SQL: Readonly<Record<StatementName, string>> = {
   count: `INSERT INTO localqueue_counts (queue, ready, processing, acked, failed, clock)
     VALUES (:queue, :ready, :processing, :acked, :failed, :now)
     ON CONFLICT (queue) DO UPDATE SET ready = ready + excluded.ready, processing = processing + excluded.processing,
-      acked = acked + excluded.acked, failed = failed + excluded.failed, clock = excluded.clock`,
+      acked = acked + excluded.acked, failed = failed + excluded.failed, clock = max(clock, excluded.clock)`,
 
   /** Makes a transaction write a page, so that its COMMIT overwrites what a failed one may have left behind. */
   mark: `INSERT INTO localqueue_counts (queue, clock) VALUES ('', 1) ON CONFLICT (queue) DO UPDATE SET clock = 1 - clock`,
