@@ -112,6 +112,16 @@ describe("many callers that put at once", () => {
     expect(engine.rows("SELECT ready FROM localqueue_counts WHERE queue = 'default'")).toEqual([{ ready: 41 }]);
   });
 
+  test("are flushed to the disk if one of them asks for it", () => {
+    const { engine, driver } = open();
+    const flushed = driver.plant({ at: "PRAGMA synchronous = FULL", strikes: () => {} });
+    for (const [i, payload] of names(20).entries()) engine.put(payload, { fsync: i === 7 });
+    engine.run();
+    expect(driver.count(SQL.putRows)).toBe(1);
+    expect(driver.count(BEGIN)).toBe(1);
+    expect(flushed.struck).toBe(1);
+  });
+
   test("wait together for a lock that is somebody else's, and can be withdrawn singly", () => {
     const { engine, driver } = open();
     const locked = driver.plant({

@@ -164,7 +164,7 @@ export const FAULTS = [
     file: "src/storage/sqlite/connection.ts",
     find: `PRAGMA synchronous = \${fsync ? "FULL" : "NORMAL"}`,
     replace: `PRAGMA synchronous = \${fsync ? "FULL" : "OFF"}`,
-    by: ["power"],
+    by: ["power", "engine.batches.test.ts"],
   },
   {
     name: "a failed COMMIT whose frames stay in the log",
@@ -206,7 +206,7 @@ export const FAULTS = [
     file: "src/storage/sqlite/joined-puts.ts",
     find: "return this.parts.some(({ fsync }) => fsync);",
     replace: "return false;",
-    by: ["engine.joined-puts.test.ts", "power"],
+    by: ["engine.joined-puts.test.ts"],
   },
   {
     name: "joined puts of which one is answered twice",

@@ -134,17 +134,32 @@ export class SimulatedProcess {
   }
 
   put(): void {
-    const { random } = this.#world;
-    const queue = random.pick(this.#world.queues);
+    const { random, queues } = this.#world;
+    const queue = random.pick(queues);
     const jobs = Array.from({ length: random.between(1, 3) }, () => this.#newJob(queue));
+    // Some wait for room, others do not look how much there is.
+    this.#put(jobs, random.chance(0.3) ? { maxPending: 6, waitMs: random.pick([0, 200, 5000]) } : {});
+  }
+
+  /** Many callers at once, each with one job: most of them become one statement. */
+  burst(): void {
+    const { random, queues } = this.#world;
+    const queue = random.pick(queues);
+    for (let left = random.between(16, 40); left > 0; left--) {
+      const isOdd = random.chance(0.03);
+      this.#put([isOdd ? this.#newJob(random.pick(queues)) : { ...this.#newJob(queue), jobId: undefined }]);
+    }
+  }
+
+  /** All into one queue. */
+  #put(jobs: readonly AskedJob[], limit: { maxPending?: number; waitMs?: number } = {}): void {
+    const queue = jobs[0]?.queue as string;
     const entries = jobs.map(({ payload, jobId = null, delayMs = 0, maxAttempts = 4 }) => ({
       payload: Buffer.from(payload),
       jobId,
       delayMs,
       maxAttempts,
     }));
-    // Some wait for room, others do not look how much there is.
-    const limit = random.chance(0.3) ? { maxPending: 6, waitMs: random.pick([0, 200, 5000]) } : {};
     this.#ask(
       { f: "put", jobs },
       (engine) => {

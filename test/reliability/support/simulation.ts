@@ -86,6 +86,7 @@ export class Simulation {
       stall: 1,
       hear: 15,
       put: 6,
+      burst: 0.5,
       dispatch: 2,
       claim: 14,
       settle: 12,
