@@ -10,7 +10,7 @@ import { Random } from "./random.ts";
 import { SimulatedProcess } from "./simulated-process.ts";
 import { Story } from "./story.ts";
 
-const STEPS = 60;
+const STEPS = 36;
 const QUEUES = ["a", "b"];
 
 /** The files of a queue at a moment, and what it held after each commit in its log. */
