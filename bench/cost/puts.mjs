@@ -9,8 +9,11 @@ import { inLanes, withNewQueue } from "./support/queue.mjs";
 import { alternate } from "./support/rounds.mjs";
 import { sized } from "./support/size.mjs";
 
-/** A queue's first calls start a thread, whose code the engine of JavaScript has yet to compile. */
-const WARM_UP = sized(5_000, 100);
+/**
+ * A queue's first calls start a thread, whose code the engine of JavaScript has yet to compile: for some tenths of a
+ * second.
+ */
+const warmUp = (lanes) => (lanes === 1 ? sized(5_000, 100) : sized(30_000, 200));
 
 /** How long so many puts take, in milliseconds, with so many of them under way at any time. */
 function own(fsync, lanes, jobs) {
@@ -23,11 +26,11 @@ function own(fsync, lanes, jobs) {
         () => queue.put(payload),
       );
     };
-    await put(WARM_UP);
+    await put(warmUp(lanes));
     const start = performance.now();
     await put(jobs);
     const took = performance.now() - start;
-    await assertStats(queue, { ready: WARM_UP + jobs });
+    await assertStats(queue, { ready: warmUp(lanes) + jobs });
     return took;
   });
 }
@@ -38,7 +41,7 @@ function limit(fsync, perTransaction, jobs) {
     const put = (count) => {
       for (let done = 0; done < count; done += perTransaction) file.put(payloadBytes, perTransaction);
     };
-    put(WARM_UP);
+    put(warmUp(perTransaction));
     const start = performance.now();
     put(jobs);
     return performance.now() - start;
