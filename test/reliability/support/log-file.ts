@@ -11,10 +11,15 @@ export interface LogShape {
   readonly commitsWithin: readonly number[];
 }
 
+/** What tells one use of the file from another. */
+export function saltsOf(log: Buffer): Buffer {
+  return log.subarray(16, 24);
+}
+
 /** Reads the headers of the frames; that checksums are right is SQLite's to find out. */
 export function shapeOf(log: Buffer): LogShape {
   const frameBytes = FRAME_HEADER_BYTES + (log.length < LOG_HEADER_BYTES ? 0 : log.readUInt32BE(8));
-  const salts = log.subarray(16, 24);
+  const salts = saltsOf(log);
   const commitsWithin = [0];
   for (let at = LOG_HEADER_BYTES; at + frameBytes <= log.length; at += frameBytes) {
     if (!log.subarray(at + 8, at + 16).equals(salts)) break;
