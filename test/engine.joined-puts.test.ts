@@ -1,18 +1,11 @@
 import { describe, expect, test } from "vitest";
 import { SQL } from "../dist/storage/sqlite/statements.js";
-import { type Call, TestEngine } from "./support/engine-harness.ts";
-import { ERROR_FORMS, FaultyDriver, payloadIs, sqliteError } from "./support/faulty-driver.ts";
+import type { Call, TestEngine } from "./support/engine-harness.ts";
+import { ERROR_FORMS, payloadIs, sqliteError } from "./support/faulty-driver.ts";
+import { openFaulty, statsOf } from "./support/faulty-engine.ts";
 import { PYTHON_INDEX } from "./support/python-files.ts";
-import { tempDirectory } from "./support/temp.ts";
 
 const BEGIN = "BEGIN IMMEDIATE";
-
-function open(): { engine: TestEngine; driver: FaultyDriver } {
-  const driver = new FaultyDriver();
-  const engine = new TestEngine({ directory: tempDirectory(), driver });
-  driver.log.length = 0;
-  return { engine, driver };
-}
 
 function names(count: number, prefix = "job"): string[] {
   return Array.from({ length: count }, (_, i) => `${prefix} ${i}`);
@@ -30,15 +23,9 @@ function expectStored(engine: TestEngine, calls: readonly Call[], payloads: read
   expect(byId.size).toBe(payloads.length);
 }
 
-function statsOf(engine: TestEngine): unknown {
-  const stats = engine.stats();
-  engine.run();
-  return stats.answer?.stats;
-}
-
 describe("many callers that put at once", () => {
   test.each([15, 16, 17, 32, 50])("%i of them get the ids of their own jobs, in the order of their calls", (count) => {
-    const { engine, driver } = open();
+    const { engine, driver } = openFaulty();
     const calls = putAll(engine, names(count));
     engine.run();
     expectStored(engine, calls, names(count));
@@ -50,7 +37,7 @@ describe("many callers that put at once", () => {
   });
 
   test("keep what is their own: delays, deliveries, traces, bytes", () => {
-    const { engine } = open();
+    const { engine } = openFaulty();
     const commands = Array.from({ length: 20 }, (_, i) => ({
       payload: i % 2 === 0 ? `text ${i}` : new Uint8Array(i),
       delayMs: i % 3 === 0 ? 1000 * i : 0,
@@ -72,7 +59,7 @@ describe("many callers that put at once", () => {
   });
 
   test("find the job that has their id already, and it stays one", () => {
-    const { engine } = open();
+    const { engine } = openFaulty();
     engine.put("first", { jobId: "same" });
     const calls = Array.from({ length: 40 }, (_, i) => engine.put(`job ${i}`, i % 10 === 9 ? { jobId: "same" } : {}));
     engine.run();
@@ -82,7 +69,7 @@ describe("many callers that put at once", () => {
   });
 
   test("into queues in turns each get the id of their own", () => {
-    const { engine } = open();
+    const { engine } = openFaulty();
     const calls = Array.from({ length: 40 }, (_, i) => engine.put(`job ${i}`, { queue: i < 20 ? "a" : "b" }));
     engine.run();
     expectStored(engine, calls, names(40));
@@ -93,7 +80,7 @@ describe("many callers that put at once", () => {
   });
 
   test("into a queue with a limit are let in up to the limit", () => {
-    const { engine } = open();
+    const { engine } = openFaulty();
     const calls = Array.from({ length: 40 }, (_, i) => engine.put(`job ${i}`, { maxPending: 30, waitMs: 0 }));
     engine.run();
     expect(calls.filter(({ put }) => put !== undefined)).toHaveLength(30);
@@ -101,7 +88,7 @@ describe("many callers that put at once", () => {
   });
 
   test("are counted right beside Python's triggers", () => {
-    const { engine } = open();
+    const { engine } = openFaulty();
     engine.put("ours");
     engine.run();
     engine.foreign(PYTHON_INDEX);
@@ -113,7 +100,7 @@ describe("many callers that put at once", () => {
   });
 
   test("are flushed to the disk if one of them asks for it", () => {
-    const { engine, driver } = open();
+    const { engine, driver } = openFaulty();
     const flushed = driver.plant({ at: "PRAGMA synchronous = FULL", strikes: () => {} });
     for (const [i, payload] of names(20).entries()) engine.put(payload, { fsync: i === 7 });
     engine.run();
@@ -123,7 +110,7 @@ describe("many callers that put at once", () => {
   });
 
   test("wait together for a lock that is somebody else's, and can be withdrawn singly", () => {
-    const { engine, driver } = open();
+    const { engine, driver } = openFaulty();
     const locked = driver.plant({
       at: BEGIN,
       times: 1,
@@ -144,7 +131,7 @@ describe("many callers that put at once", () => {
   });
 
   test("are told at once when the lock does not come in their time", () => {
-    const { engine, driver } = open();
+    const { engine, driver } = openFaulty();
     const busy = Object.assign(new Error("busy"), { code: "SQLITE_BUSY" });
     driver.plant({ at: BEGIN, times: Number.POSITIVE_INFINITY, error: busy });
     const calls = Array.from({ length: 20 }, (_, i) => engine.put(`job ${i}`, { lockMs: i < 10 ? 100 : 60_000 }));
@@ -163,7 +150,7 @@ describe.each(ERROR_FORMS)("with errors in the form of $library", ({ error }) =>
     { name: "FULL", really: "rolls back" },
     { name: "FULL", really: "nothing" },
   ] as const)("one of many puts fails by itself: $name ($really)", ({ name, really }) => {
-    const { engine, driver } = open();
+    const { engine, driver } = openFaulty();
     const times = Number.POSITIVE_INFINITY;
     for (const at of [SQL.put, SQL.putRows]) {
       driver.plant({ at, with: payloadIs("job 20"), times, error: error(name), really });
@@ -183,7 +170,7 @@ describe.each(ERROR_FORMS)("with errors in the form of $library", ({ error }) =>
   });
 
   test("what fails only together succeeds singly, once", () => {
-    const { engine, driver } = open();
+    const { engine, driver } = openFaulty();
     driver.plant({ at: SQL.putRows, after: 1, error: error("CONSTRAINT") });
     const calls = putAll(engine, names(40));
     engine.run();
@@ -192,7 +179,7 @@ describe.each(ERROR_FORMS)("with errors in the form of $library", ({ error }) =>
   });
 
   test("a put of many jobs is undone as a whole, and the calls beside it are not", () => {
-    const { engine, driver } = open();
+    const { engine, driver } = openFaulty();
     driver.plant({ at: SQL.putRows, with: payloadIs("many 30"), error: error("CONSTRAINT") });
     const before = putAll(engine, names(20));
     const many = engine.putMany(names(40, "many"));
@@ -204,7 +191,7 @@ describe.each(ERROR_FORMS)("with errors in the form of $library", ({ error }) =>
   });
 
   test("a failing device fails them all, and none is stored", () => {
-    const { engine, driver } = open();
+    const { engine, driver } = openFaulty();
     driver.plant({ at: SQL.putRows, after: 1, error: error("IOERR_WRITE") });
     const calls = putAll(engine, names(40));
     engine.run();
@@ -214,7 +201,7 @@ describe.each(ERROR_FORMS)("with errors in the form of $library", ({ error }) =>
   });
 
   test.each(["executes", "nothing"] as const)("a COMMIT that fails (%s) is looked into for all of them", (really) => {
-    const { engine, driver } = open();
+    const { engine, driver } = openFaulty();
     driver.plant({ at: "COMMIT", error: error("IOERR_FSYNC"), really });
     const calls = putAll(engine, names(40));
     engine.run();
@@ -225,7 +212,7 @@ describe.each(ERROR_FORMS)("with errors in the form of $library", ({ error }) =>
 
 describe("with a file that others have changed", () => {
   test("a row that their index keeps out fails its caller alone", () => {
-    const { engine } = open();
+    const { engine } = openFaulty();
     engine.put("job 7");
     engine.run();
     engine.foreign("CREATE UNIQUE INDEX theirs ON messages(queue, payload)");
@@ -239,7 +226,7 @@ describe("with a file that others have changed", () => {
   });
 
   test("nothing is put twice when they delete the first row before a failed COMMIT is looked into", () => {
-    const { engine, driver } = open();
+    const { engine, driver } = openFaulty();
     driver.plant({ at: "COMMIT", error: sqliteError("FULL"), really: "executes" });
     driver.plant({ at: BEGIN, after: 1, strikes: () => engine.foreign("DELETE FROM messages WHERE id = 1") });
     const calls = putAll(engine, names(20));
@@ -250,7 +237,7 @@ describe("with a file that others have changed", () => {
 });
 
 test("large payloads do not stay in memory for others to be put with them", () => {
-  const { engine, driver } = open();
+  const { engine, driver } = openFaulty();
   const large = "x".repeat(20_000);
   engine.putMany(Array.from({ length: 20 }, () => large));
   engine.run();

@@ -2,33 +2,20 @@ import { describe, expect, test } from "vitest";
 import { loadDriver } from "../dist/storage/sqlite/driver.js";
 import { SQL } from "../dist/storage/sqlite/statements.js";
 import type { Delivery } from "../dist/storage/storage.js";
-import { type Call, TestEngine } from "./support/engine-harness.ts";
-import { ERROR_FORMS, type Fault, FaultyDriver, payloadIs, sqliteError } from "./support/faulty-driver.ts";
-import { tempDirectory } from "./support/temp.ts";
+import type { Call, TestEngine } from "./support/engine-harness.ts";
+import { ERROR_FORMS, type Fault, type FaultyDriver, payloadIs, sqliteError } from "./support/faulty-driver.ts";
+import { openFaulty, statsOf } from "./support/faulty-engine.ts";
 
 const FAILED_FSYNC = sqliteError("IOERR_FSYNC");
 
-function open(): { engine: TestEngine; driver: FaultyDriver } {
-  const driver = new FaultyDriver();
-  const engine = new TestEngine({ directory: tempDirectory(), driver });
-  driver.log.length = 0;
-  return { engine, driver };
-}
-
 /** An engine with one job that is leased. */
 function openWithLease(): { engine: TestEngine; driver: FaultyDriver; lease: Delivery } {
-  const { engine, driver } = open();
+  const { engine, driver } = openFaulty();
   engine.put("job");
   const claim = engine.claim();
   engine.run();
   driver.log.length = 0;
   return { engine, driver, lease: claim.delivery };
-}
-
-function statsOf(engine: TestEngine): unknown {
-  const stats = engine.stats();
-  engine.run();
-  return stats.answer?.stats;
 }
 
 describe.each(ERROR_FORMS)("a COMMIT that fails, in the form of $library", ({ error }) => {
@@ -187,7 +174,7 @@ describe.each(COMMANDS)("a lone $command whose COMMIT fails", ({ command, sql, g
 });
 
 test("a COMMIT of events for several queues that has happened is recognised by any of them that is new", () => {
-  const { engine, driver } = open();
+  const { engine, driver } = openFaulty();
   engine.dispatch([{ jobId: "known", queues: ["default", "other"] }]);
   engine.run();
   driver.plant({ at: "COMMIT", error: FAILED_FSYNC, really: "executes" });
@@ -238,7 +225,7 @@ test("a conflict with an event whose COMMIT fails is none: they are told the sam
 });
 
 test("a COMMIT that fails twice is not tried a third time", () => {
-  const { engine, driver } = open();
+  const { engine, driver } = openFaulty();
   // The first, and the one of the repetition; the verification between them succeeds.
   driver.plant({ at: "COMMIT", error: FAILED_FSYNC });
   driver.plant({ at: "COMMIT", after: 2, error: FAILED_FSYNC });
@@ -263,7 +250,7 @@ test("what leaves no sign is repeated once, and then nobody claims to know", () 
 });
 
 test("a repetition whose transaction is lost fails its culprit alone", () => {
-  const { engine, driver } = open();
+  const { engine, driver } = openFaulty();
   driver.plant({ at: "COMMIT", error: FAILED_FSYNC });
   driver.plant({ at: SQL.put, with: payloadIs("culprit"), after: 1, error: sqliteError("FULL"), really: "rolls back" });
   const [a, culprit, b] = [engine.put("a"), engine.put("culprit"), engine.put("b")];
@@ -343,7 +330,7 @@ test("a disk that stays full is reported as such; once there is room, work goes 
 });
 
 test("the verification commits a page of its own, which overwrites what the failed COMMIT may have left", () => {
-  const { engine, driver } = open();
+  const { engine, driver } = openFaulty();
   const observer = loadDriver().open(engine.connection.file);
   const version = (): unknown => observer.prepare("PRAGMA data_version").get()?.["data_version"];
   for (let round = 0; round < 3; round++) {

@@ -1,31 +1,18 @@
 import { describe, expect, test } from "vitest";
 import { SQL } from "../dist/storage/sqlite/statements.js";
-import { type Call, TestEngine } from "./support/engine-harness.ts";
-import { builtInError, ERROR_FORMS, FaultyDriver, payloadIs, sqliteError } from "./support/faulty-driver.ts";
-import { tempDirectory } from "./support/temp.ts";
+import type { Call, TestEngine } from "./support/engine-harness.ts";
+import { builtInError, ERROR_FORMS, payloadIs, sqliteError } from "./support/faulty-driver.ts";
+import { openFaulty, statsOf } from "./support/faulty-engine.ts";
 
 const BEGIN = "BEGIN IMMEDIATE";
-
-function open(): { engine: TestEngine; driver: FaultyDriver } {
-  const driver = new FaultyDriver();
-  const engine = new TestEngine({ directory: tempDirectory(), driver });
-  driver.log.length = 0;
-  return { engine, driver };
-}
 
 function putAll(engine: TestEngine, payloads: readonly string[]): Call[] {
   return payloads.map((payload) => engine.put(payload));
 }
 
-function statsOf(engine: TestEngine): unknown {
-  const stats = engine.stats();
-  engine.run();
-  return stats.answer?.stats;
-}
-
 describe("a batch", () => {
   test("carries out the commands of many callers in one transaction", () => {
-    const { engine, driver } = open();
+    const { engine, driver } = openFaulty();
     putAll(engine, ["one", "two"]);
     const claim = engine.claim({ limit: 2, waitMs: 100 });
     engine.run();
@@ -48,7 +35,7 @@ describe("a batch", () => {
   });
 
   test("is answered only after its COMMIT has returned", () => {
-    const { engine, driver } = open();
+    const { engine, driver } = openFaulty();
     const puts = putAll(engine, ["a", "b", "c"]);
     const claim = engine.claim();
     let answeredEarly: boolean | undefined;
@@ -60,7 +47,7 @@ describe("a batch", () => {
   });
 
   test("refuses a caller without disturbing the others", () => {
-    const { engine, driver } = open();
+    const { engine, driver } = openFaulty();
     engine.put("job");
     const claim = engine.claim();
     engine.run();
@@ -80,7 +67,7 @@ describe("a batch", () => {
   });
 
   test("never names a writer's memory: equal payloads of a batch stay apart", () => {
-    const { engine } = open();
+    const { engine } = openFaulty();
     putAll(engine, ["same", "same", "same"]);
     engine.run();
     expect(engine.stored()).toEqual(["same", "same", "same"]);
@@ -90,7 +77,7 @@ describe("a batch", () => {
 describe.each(ERROR_FORMS)("with errors in the form of $library", ({ error }) => {
   describe("a disk that fills up and silently ends the transaction", () => {
     test("fails its culprit alone; the others are committed exactly once", () => {
-      const { engine, driver } = open();
+      const { engine, driver } = openFaulty();
       engine.put("leased");
       const claim = engine.claim();
       engine.run();
@@ -117,7 +104,7 @@ describe.each(ERROR_FORMS)("with errors in the form of $library", ({ error }) =>
     });
 
     test.each([2, 4, 7])("fails %i culprits and nobody else", (culprits) => {
-      const { engine, driver } = open();
+      const { engine, driver } = openFaulty();
       driver.plant({
         at: SQL.put,
         with: payloadIs("culprit"),
@@ -140,7 +127,7 @@ describe.each(ERROR_FORMS)("with errors in the form of $library", ({ error }) =>
     });
 
     test("fails a claim, and leaves the job for the next one", () => {
-      const { engine, driver } = open();
+      const { engine, driver } = openFaulty();
       engine.put("job");
       engine.run();
       driver.plant({ at: SQL.claim, error: error("FULL"), really: "rolls back" });
@@ -160,7 +147,7 @@ describe.each(ERROR_FORMS)("with errors in the form of $library", ({ error }) =>
   });
 
   test("a statement that fails while the transaction stands concerns its caller only", () => {
-    const { engine, driver } = open();
+    const { engine, driver } = openFaulty();
     driver.plant({ at: SQL.put, with: payloadIs("culprit"), error: error("CONSTRAINT") });
     const [a, culprit, b] = putAll(engine, ["a", "culprit", "b"]);
     engine.run();
@@ -172,7 +159,7 @@ describe.each(ERROR_FORMS)("with errors in the form of $library", ({ error }) =>
   });
 
   test("a put of several jobs that fails half-way is undone alone", () => {
-    const { engine, driver } = open();
+    const { engine, driver } = openFaulty();
     driver.plant({ at: SQL.put, with: payloadIs("third"), error: error("CONSTRAINT") });
     const before = engine.put("before");
     const many = engine.putMany(["first", "second", "third", "fourth"]);
@@ -191,7 +178,7 @@ describe.each(ERROR_FORMS)("with errors in the form of $library", ({ error }) =>
     ["NOTADB", "NOT_A_DATABASE"],
     ["NOMEM", "IO"],
   ] as const)("%s in the middle of a batch fails all of it; the next one has a new connection", (name, code) => {
-    const { engine, driver } = open();
+    const { engine, driver } = openFaulty();
     const opened = driver.opened;
     driver.plant({ at: SQL.put, with: payloadIs("b"), error: error(name) });
     const puts = putAll(engine, ["a", "b", "c"]);
@@ -209,7 +196,7 @@ describe.each(ERROR_FORMS)("with errors in the form of $library", ({ error }) =>
   });
 
   test("an input/output error at BEGIN fails the batch; the next one has a new connection", () => {
-    const { engine, driver } = open();
+    const { engine, driver } = openFaulty();
     driver.plant({ at: BEGIN, error: error("IOERR_WRITE") });
     const put = engine.put("a");
     const claim = engine.claim();
@@ -224,7 +211,7 @@ describe.each(ERROR_FORMS)("with errors in the form of $library", ({ error }) =>
 });
 
 test("a claim whose row cannot be read is undone, and the others of the batch are not", () => {
-  const { engine, driver } = open();
+  const { engine, driver } = openFaulty();
   engine.put("job");
   engine.run();
   const unreadable = new RangeError("The value is too large to be represented as a JavaScript number");
@@ -246,7 +233,7 @@ test("a claim whose row cannot be read is undone, and the others of the batch ar
 });
 
 test("a job that does not fit on the disk is refused; smaller ones go on being stored", () => {
-  const { engine, driver } = open();
+  const { engine, driver } = openFaulty();
   engine.put("first");
   engine.run();
   driver.limitPages(100);
@@ -268,7 +255,7 @@ test("a job that does not fit on the disk is refused; smaller ones go on being s
 
 describe("outside a transaction", () => {
   test("counts that cannot be read are reported to whoever asked for them", () => {
-    const { engine, driver } = open();
+    const { engine, driver } = openFaulty();
     engine.put("job");
     engine.run();
     driver.plant({ at: SQL.stats, error: sqliteError("IOERR_WRITE") });
@@ -280,7 +267,7 @@ describe("outside a transaction", () => {
   });
 
   test("a look at the queue that fails is reported to whoever waits; then the file is opened anew", () => {
-    const { engine, driver } = open();
+    const { engine, driver } = openFaulty();
     driver.plant({ at: SQL.look, error: builtInError("IOERR_WRITE") });
     const claim = engine.claim({ waitMs: 60_000 });
     engine.run();
@@ -292,7 +279,7 @@ describe("outside a transaction", () => {
   });
 
   test("a failing look for a clock that went back loses no caller", () => {
-    const { engine, driver } = open();
+    const { engine, driver } = openFaulty();
     engine.put("job");
     engine.run();
     driver.plant({ at: SQL.queues, error: sqliteError("IOERR_WRITE") });
@@ -311,7 +298,7 @@ describe("outside a transaction", () => {
     ["PASSIVE", "FULL"],
     ["PASSIVE", "IOERR_WRITE"],
   ] as const)("a checkpoint (%s) that reports %s fails no caller", (mode, name) => {
-    const { engine, driver } = open();
+    const { engine, driver } = openFaulty();
     const checkpoint = driver.plant({ at: `PRAGMA wal_checkpoint(${mode})`, error: sqliteError(name) });
     const large = "x".repeat(1_000_000);
     const puts = putAll(engine, Array(24).fill(large));

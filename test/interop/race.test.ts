@@ -1,12 +1,12 @@
 import { SimpleQueue } from "localqueue";
 import { expect, test } from "vitest";
 import { faultsOf, select } from "../support/inspect.ts";
+import { Random } from "../support/random.mjs";
 import { tempDirectory } from "../support/temp.ts";
 import { until } from "../support/until.ts";
 import { contradictions, deliveriesIn, type FinalRow, interrupted } from "./support/history.ts";
 import { PythonQueue } from "./support/python.ts";
 import { batchesOf, JOBS_EACH, killsOf, type Race, startRace } from "./support/race.ts";
-import { randomFrom } from "./support/random.ts";
 
 /** With this in the environment, the kills are planned as in the run that printed it. */
 const SEED = Number(process.env["RACE_SEED"] ?? Math.floor(Math.random() * 2 ** 32));
@@ -16,7 +16,7 @@ const LEASE_MS = 5_000;
 
 test("three producers and three workers of each language, killed at random, lose nothing and do nothing twice", async () => {
   process.stdout.write(`race: RACE_SEED=${SEED}\n`);
-  const random = randomFrom(SEED);
+  const random = new Random(SEED);
   const location = tempDirectory();
   await using queue = new SimpleQueue(location);
   await queue.stats(); // the file is there before twelve processes want to make it

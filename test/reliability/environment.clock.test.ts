@@ -3,9 +3,9 @@ import path from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { expect, test } from "vitest";
 import { Program } from "../support/program.ts";
+import { Random } from "../support/random.mjs";
 import { tempDirectory } from "../support/temp.ts";
 import { until } from "../support/until.ts";
-import { Random } from "./programs/random.mjs";
 import { Layer } from "./support/size.ts";
 import { assertValid, historyOf, type Scene, unexplained, workOffAndCheck } from "./support/work-off.ts";
 

@@ -4,8 +4,8 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { expect, test } from "vitest";
 import { select } from "../support/inspect.ts";
 import { type Message, Program } from "../support/program.ts";
+import { Random } from "../support/random.mjs";
 import { tempDirectory } from "../support/temp.ts";
-import { Random } from "./programs/random.mjs";
 import type { Call } from "./support/history.ts";
 import { Layer } from "./support/size.ts";
 import { assertValid, unexplained, workOffAndCheck } from "./support/work-off.ts";
@@ -94,7 +94,7 @@ async function round(seed: number, layer: Layer): Promise<void> {
   for (let kills = 0; kills < KILLS; ) {
     await sleep(random.between(20, 400)); // at any moment
     expect(faultsNow(scene.location)).toEqual([]);
-    const event = random.weighed({ kill: 8, killAll: 1, freeze: 2 });
+    const event = random.weighted({ kill: 8, killAll: 1, freeze: 2 });
     if (event === "freeze") {
       layer.count("freezes");
       await crowd.freeze(random.pick(crowd.alive), random.between(100, 1_500));

@@ -4,9 +4,9 @@ import { expect, test } from "vitest";
 import { openDatabase } from "../support/database.ts";
 import { TestEngine } from "../support/engine-harness.ts";
 import { faultsOf } from "../support/inspect.ts";
+import { Random } from "../support/random.mjs";
 import { frameAt, LOG_HEADER_BYTES, type LogShape, shapeOf } from "./support/log-file.ts";
 import { memoryDirectory } from "./support/memory-directory.ts";
-import { Random } from "./support/random.ts";
 import { type Recording, record, stateOf } from "./support/recording.ts";
 import { Layer } from "./support/size.ts";
 

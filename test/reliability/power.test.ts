@@ -5,6 +5,7 @@ import { SimpleQueue } from "localqueue";
 import { expect, test } from "vitest";
 import { faultsOf } from "../support/inspect.ts";
 import { Program } from "../support/program.ts";
+import { Random } from "../support/random.mjs";
 import { describeSmallDisks, SmallDisk } from "../support/small-disk.ts";
 import { tempDirectory } from "../support/temp.ts";
 import { nameOf } from "./programs/recorded-queue.mjs";
@@ -12,7 +13,6 @@ import { checkCut } from "./support/check-cut.ts";
 import { finalRows } from "./support/drain.ts";
 import { type Entry, readHistory } from "./support/history.ts";
 import { LOG_HEADER_BYTES } from "./support/log-file.ts";
-import { Random } from "./support/random.ts";
 import { Layer } from "./support/size.ts";
 
 const MIB = 96;

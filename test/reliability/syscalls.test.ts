@@ -2,8 +2,8 @@ import { mkdirSync, readFileSync, rmSync } from "node:fs";
 import path from "node:path";
 import { expect, test } from "vitest";
 import { type Exit, Program } from "../support/program.ts";
+import { Random } from "../support/random.mjs";
 import { tempDirectory } from "../support/temp.ts";
-import { Random } from "./programs/random.mjs";
 import { Layer } from "./support/size.ts";
 import { assertValid, workOffAndCheck } from "./support/work-off.ts";
 
@@ -79,7 +79,7 @@ interface Fault {
 }
 
 function pickFault(random: Random, counts: ReadonlyMap<CallName, number>): Fault {
-  const mode = random.weighed(MODES);
+  const mode = random.weighted(MODES);
   const flush: CallName = counts.has("fsync") ? "fsync" : "fdatasync";
   if (mode === "slow") return { mode, injections: [`${flush}:delay_enter=${random.between(5, 60)}ms`] };
   // A lock that cannot be given up is kept until the file is closed, and SQLite tells nobody. Locks of a file on a local

@@ -30,12 +30,13 @@ interface Again {
   readonly rest: readonly Step[];
 }
 
-type Finding = "done" | "undone" | "no sign";
-
 interface Culprit {
   readonly culprit: Step;
   readonly error: unknown;
 }
+
+/** What a batch left in the file. What leaves no sign may be done again. */
+type Finding = "done" | "undone" | "no sign";
 
 /** Attempts of `BUSY_SLICE_MS` to find out what became of a failed COMMIT. */
 const VERIFY_ATTEMPTS = 40;
@@ -117,12 +118,10 @@ export class GroupCommit {
       this.#rollback(isConnectionFailure(error));
       const relieved = this.#connection.space.relieves(error, steps);
       const finding = this.#verify(performed, fsync);
-      // What leaves no sign may be done again.
-      const repeatable = finding === "undone" || finding === "no sign";
-      if (repeatable && (relieved || !repeated)) return this.#again(steps, error);
+      const outcome = finding === "undone" ? "failed" : "unknown";
       if (finding === "done") succeedAll(performed);
-      else
-        failAll(performed, toStorageError(error, this.#connection.file, finding === "undone" ? "failed" : "unknown"));
+      else if (finding !== undefined && (relieved || !repeated)) return this.#again(steps, error);
+      else failAll(performed, toStorageError(error, this.#connection.file, outcome));
     }
     for (const each of refused) this.#blame(each);
     return "settled";
@@ -168,8 +167,9 @@ export class GroupCommit {
   }
 
   /**
-   * What can be seen of a batch whose COMMIT failed; `undefined` when nobody could look. The transaction that looks also writes and commits, which overwrites the frames that the failed one may have left in the WAL:
-   * they cannot come true later.
+   * What can be seen of a batch whose COMMIT failed; `undefined` when nobody could look. The transaction that looks
+   * also writes and commits, which overwrites the frames that the failed one may have left in the WAL: they cannot come
+   * true later.
    */
   #verify(steps: readonly Step[], fsync: boolean): Finding | undefined {
     try {

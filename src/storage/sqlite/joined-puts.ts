@@ -41,13 +41,14 @@ export function joinPuts(steps: readonly Step[]): readonly Step[] {
   const joined: Step[] = [];
   for (let i = 0; i < steps.length; ) {
     const puts = putsFrom(steps, i);
-    if (puts.length < PUT_ROWS) joined.push(...(puts.length > 0 ? puts : [steps[i] as Step]));
-    else joined.push(new JoinedPuts(puts));
+    if (puts.length >= PUT_ROWS) joined.push(new JoinedPuts(puts));
+    else joined.push(...steps.slice(i, i + Math.max(puts.length, 1)));
     i += Math.max(puts.length, 1);
   }
   return joined;
 }
 
+/** Those from there on that may be done in one statement, if any. */
 function putsFrom(steps: readonly Step[], start: number): PutStep[] {
   const puts: PutStep[] = [];
   for (let i = start; i < steps.length; i++) {

@@ -2,6 +2,7 @@ import path from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { expect } from "vitest";
 import { Program } from "../../support/program.ts";
+import type { Random } from "../../support/random.mjs";
 import { tempDirectory } from "../../support/temp.ts";
 import { until } from "../../support/until.ts";
 import { type FinalRow, type ProcessHistory, readHistory } from "./history.ts";
@@ -137,7 +138,7 @@ function start(language: ProcessHistory["language"], what: "producer" | "worker"
 export interface KillOptions {
   /** How often each of the twelve is killed. */
   readonly each: number;
-  readonly random: () => number;
+  readonly random: Random;
   /** How many of the jobs are done. */
   readonly done: () => Promise<number>;
   readonly jobs: number;
@@ -147,7 +148,7 @@ export interface KillOptions {
 export async function killsOf({ roles, producers }: Race, { each, random, done, jobs }: KillOptions): Promise<void> {
   const plan = roles.map((role) => {
     const kills = Array.from({ length: each }, (_, n) => {
-      return { after: ((n + 0.1 + random() * 0.8) / each) * 0.85, pauseMs: random() * 5 };
+      return { after: ((n + 0.1 + random.next() * 0.8) / each) * 0.85, pauseMs: random.next() * 5 };
     });
     return { role, kills };
   });

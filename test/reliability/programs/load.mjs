@@ -2,8 +2,8 @@
 import path from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { input, say, told } from "../../programs/lines.mjs";
+import { Random } from "../../support/random.mjs";
 import { History } from "./history.mjs";
-import { Random } from "./random.mjs";
 import { RecordedQueue } from "./recorded-queue.mjs";
 
 const { location, seed, deletes, limit } = input;
@@ -76,7 +76,7 @@ const actions = {
     if (one === undefined) return;
     past.push(one);
     if (past.length > 50) past.shift();
-    const how = random.weighed({ ack: 8, nack: 2, fail: 1, release: 1, forget: 0.5 });
+    const how = random.weighted({ ack: 8, nack: 2, fail: 1, release: 1, forget: 0.5 });
     if (how === "forget") return;
     const state = await one.queue.settle(one.lease, how, { delayMs: random.pick([0, 0, 100, 300]) });
     if (one.queue === queues.bin && state !== undefined) finished.push(one.lease.id);
@@ -126,7 +126,7 @@ const WEIGHTS = {
 
 async function act() {
   while (!ending) {
-    const action = held.length > 60 ? "settle" : random.weighed(WEIGHTS);
+    const action = held.length > 60 ? "settle" : random.weighted(WEIGHTS);
     await actions[action]();
     // So that the histories do not grow without end.
     await sleep(random.below(6));
@@ -139,7 +139,7 @@ async function workOn(slot) {
     const delivery = await mails.take(slot, 100);
     if (delivery === undefined) continue;
     await sleep(random.below(10));
-    const how = random.weighed({ ack: 8, nack: 1, fail: 0.5, release: 0.5 });
+    const how = random.weighted({ ack: 8, nack: 1, fail: 0.5, release: 0.5 });
     const emit = how === "ack" && random.below(3) === 0 ? [event(["orders"])] : undefined;
     await mails.settleTaken(slot, delivery, how, { delayMs: random.pick([0, 100]), emit });
   }

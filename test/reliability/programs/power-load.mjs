@@ -1,7 +1,7 @@
 // Puts, claims and acknowledges as fast as it can, and records it, until the power goes.
 import { input, say } from "../../programs/lines.mjs";
+import { Random } from "../../support/random.mjs";
 import { History } from "./history.mjs";
-import { Random } from "./random.mjs";
 import { RecordedQueue } from "./recorded-queue.mjs";
 
 const LANES = 4;
@@ -29,7 +29,7 @@ const puts = {
 
 async function work() {
   for (;;) {
-    await puts[random.weighed({ one: 6, many: 2, burst: 1 })]();
+    await puts[random.weighted({ one: 6, many: 2, burst: 1 })]();
     if (random.below(2) === 0) continue;
     for (const lease of await queue.claim(random.between(1, 5), HOUR_MS, 0)) await queue.settle(lease, "ack");
   }

@@ -7,7 +7,7 @@ import { runInNewContext } from "node:vm";
 import { Retry, SimpleQueue, Worker } from "localqueue";
 import { BusTopology, defineEvent, EventBus } from "localqueue/bus";
 import { input, say, told } from "../../programs/lines.mjs";
-import { Random } from "./random.mjs";
+import { Random } from "../../support/random.mjs";
 
 setFlagsFromString("--expose-gc");
 const collectGarbage = runInNewContext("gc");

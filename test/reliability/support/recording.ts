@@ -4,9 +4,9 @@ import path from "node:path";
 import type { Database, Row } from "../../../dist/storage/sqlite/driver.js";
 import { openDatabase } from "../../support/database.ts";
 import { TestClock } from "../../support/engine-harness.ts";
+import { Random } from "../../support/random.mjs";
 import { saltsOf, shapeOf } from "./log-file.ts";
 import { memoryDirectory } from "./memory-directory.ts";
-import { Random } from "./random.ts";
 import { SimulatedProcess } from "./simulated-process.ts";
 import { Story } from "./story.ts";
 

@@ -2,9 +2,9 @@ import type { FailureReason } from "../../../dist/state.js";
 import type { Lease, Settlement } from "../../../dist/storage/storage.js";
 import { type Call, putCommand, type TestClock, type TestConsumer, TestEngine } from "../../support/engine-harness.ts";
 import { builtInError, type Fault, FaultyDriver, type Planted, sqliteError } from "../../support/faulty-driver.ts";
+import type { Random } from "../../support/random.mjs";
 import type { AskedJob, ClaimCall, Delivered, Call as HistoryCall, Result, SettleCall } from "./history.ts";
 import { eventOf } from "./model-run.ts";
-import type { Random } from "./random.ts";
 import type { Story } from "./story.ts";
 
 const LEASES_MS = [500, 2000, 10_000];

@@ -3,10 +3,10 @@ import { openDatabase } from "../../support/database.ts";
 import { TestClock } from "../../support/engine-harness.ts";
 import { faultsOf } from "../../support/inspect.ts";
 import { PYTHON_INDEX } from "../../support/python-files.ts";
+import { Random } from "../../support/random.mjs";
 import { check, type Findings } from "./checker.ts";
 import { drain, finalRows } from "./drain.ts";
 import { memoryDirectory } from "./memory-directory.ts";
-import { Random } from "./random.ts";
 import { errorOf, SimulatedProcess, type World } from "./simulated-process.ts";
 import { Story } from "./story.ts";
 

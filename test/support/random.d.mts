@@ -5,5 +5,6 @@ export declare class Random {
   below(end: number): number;
   between(first: number, last: number): number;
   pick<T>(items: readonly T[]): T;
-  weighed<K extends string>(weights: Readonly<Record<K, number>>): K;
+  chance(probability: number): boolean;
+  weighted<K extends string>(weights: Readonly<Record<K, number>>): K;
 }

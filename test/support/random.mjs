@@ -28,8 +28,12 @@ export class Random {
     return items[this.below(items.length)];
   }
 
+  chance(probability) {
+    return this.next() < probability;
+  }
+
   /** One of the keys, each as likely as its number says. */
-  weighed(weights) {
+  weighted(weights) {
     const entries = Object.entries(weights);
     let left = this.next() * entries.reduce((sum, [, weight]) => sum + weight, 0);
     for (const [key, weight] of entries) {
