@@ -1,0 +1,112 @@
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { createInterface } from "node:readline";
+import { fileURLToPath } from "node:url";
+
+const file = (name) => fileURLToPath(new URL(`../${name}`, import.meta.url));
+const SAY = 3;
+const LONGEST_MS = 180_000;
+const KEPT = 2_000;
+
+const RUNTIMES = {
+  node: () => [process.execPath, file("programs/client.mjs")],
+  bun: () => [file("node_modules/@oven/bun-linux-x64/bin/bun"), file("programs/client.mjs")],
+  python: () => [pythonOf(), file("programs/client.py")],
+};
+
+export function pythonOf() {
+  return file("../../.interop/1.4.1/bin/python");
+}
+
+/** All that run, so that none outlives this process. */
+const running = new Set();
+process.on("exit", () => {
+  for (const child of running) child.kill("SIGKILL");
+});
+
+/** A process of a peer, see `programs/`. */
+export class Client {
+  /** How many jobs its worker handled, as far as it told. */
+  handled = 0;
+  #child;
+  #answers = [];
+  #stderr = "";
+  #ended;
+  #side;
+
+  constructor(side, place) {
+    const { adapter, mode } = side;
+    const [program, ...args] = RUNTIMES[adapter.runtime ?? "node"]();
+    const input = JSON.stringify({ name: adapter.name, mode, place });
+    const stdio = ["pipe", "ignore", "pipe", "pipe"];
+    this.#side = side;
+    this.#child = spawn(program, [...args, input], { stdio, cwd: place.directory });
+    running.add(this.#child);
+    this.#ended = once(this.#child, "close");
+    this.#ended.then(
+      () => this.#end(),
+      () => this.#end(),
+    );
+    this.#child.stdin.on("error", () => {});
+    this.#child.stderr.on("data", (text) => {
+      this.#stderr = (this.#stderr + text).slice(-KEPT);
+    });
+    createInterface({ input: this.#child.stdio[SAY] }).on("line", (line) => this.#hear(JSON.parse(line)));
+    /** Resolves when its queue is open. */
+    this.opened = this.#answer("open");
+    this.opened.catch(() => {});
+  }
+
+  get pid() {
+    return this.#child.pid;
+  }
+
+  ask(command, input = {}) {
+    this.#child.stdin.write(`${JSON.stringify({ command, ...input })}\n`);
+    return this.#answer(command);
+  }
+
+  async close() {
+    await this.ask("close");
+    await this.#ended;
+  }
+
+  kill() {
+    this.#child.kill("SIGKILL");
+  }
+
+  #answer(command) {
+    return new Promise((resolve, reject) => {
+      const timer = setTimeout(() => this.kill(), LONGEST_MS);
+      this.#answers.push({
+        command,
+        resolve(value) {
+          clearTimeout(timer);
+          resolve(value);
+        },
+        reject(error) {
+          clearTimeout(timer);
+          reject(error);
+        },
+      });
+    });
+  }
+
+  #hear({ ok, error, handled }) {
+    if (handled !== undefined) this.handled = handled;
+    else if (ok !== undefined) this.#answers.shift()?.resolve(ok);
+    else this.#fail(error);
+  }
+
+  #end() {
+    running.delete(this.#child);
+    this.#fail("the process ended");
+  }
+
+  #fail(why) {
+    const said = this.#stderr.trim();
+    for (const { command, reject } of this.#answers.splice(0)) {
+      reject(new Error(`${this.#side.key} failed at ${command}: ${why}${said === "" ? "" : `\n${said}`}`));
+    }
+  }
+}
