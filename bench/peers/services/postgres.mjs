@@ -31,6 +31,12 @@ export async function startPostgres({ fsync }) {
   process.once("exit", () => fs.existsSync(directory) && stop());
   const connection = { host: directory, port, user: USER };
   const { default: pg } = await import("pg");
+  const query = async (sql) => {
+    const client = new pg.Client({ ...connection, database: "postgres" });
+    await client.connect();
+    await client.query(sql);
+    await client.end();
+  };
   let databases = 0;
   return {
     pids() {
@@ -38,16 +44,15 @@ export async function startPostgres({ fsync }) {
       const { stdout } = spawnSync("pgrep", ["-P", main], { encoding: "utf8" });
       return [main, ...stdout.trim().split("\n")].map(Number);
     },
-    /** Makes a new database; the one before is dropped. */
-    async clear() {
-      const client = new pg.Client({ ...connection, database: "postgres" });
-      await client.connect();
-      await client.query(`DROP DATABASE IF EXISTS bench${databases} WITH (FORCE)`);
+    /** Makes a new database, until `end()`. */
+    async lend() {
       const database = `bench${++databases}`;
-      await client.query(`CREATE DATABASE ${database}`);
-      await client.query("CHECKPOINT");
-      await client.end();
-      return { connection: { ...connection, database } };
+      await query(`CREATE DATABASE ${database}`);
+      await query("CHECKPOINT");
+      return {
+        place: { connection: { ...connection, database } },
+        end: () => query(`DROP DATABASE ${database} WITH (FORCE)`),
+      };
     },
     stop,
   };

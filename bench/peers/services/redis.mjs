@@ -25,9 +25,9 @@ export async function startRedis({ fsync }) {
   if ((await Promise.race([redis.ping(), late, ended])) !== "PONG") throw new Error("redis-server did not start.");
   return {
     pids: () => [child.pid],
-    async clear() {
+    async lend() {
       await redis.flushall();
-      return { port };
+      return { place: { port }, end: () => redis.flushall() };
     },
     async stop() {
       redis.disconnect();

@@ -32,14 +32,14 @@ export class Client {
   #answers = [];
   #stderr = "";
   #ended;
-  #side;
+  #failure;
 
   constructor(side, place) {
     const { adapter, mode } = side;
     const [program, ...args] = RUNTIMES[adapter.runtime ?? "node"]();
     const input = JSON.stringify({ name: adapter.name, mode, place });
+    this.directory = place.directory;
     const stdio = ["pipe", "ignore", "pipe", "pipe"];
-    this.#side = side;
     this.#child = spawn(program, [...args, input], { stdio, cwd: place.directory });
     running.add(this.#child);
     this.#ended = once(this.#child, "close");
@@ -71,8 +71,15 @@ export class Client {
     await this.#ended;
   }
 
+  /** Throws if it ended, or said of its own accord that it failed. */
+  assertRuns() {
+    if (this.#failure !== undefined) throw this.#failure;
+  }
+
+  /** Resolves when it is gone. */
   kill() {
     this.#child.kill("SIGKILL");
+    return this.#ended;
   }
 
   #answer(command) {
@@ -105,8 +112,9 @@ export class Client {
 
   #fail(why) {
     const said = this.#stderr.trim();
+    this.#failure ??= new Error(`${why}${said === "" ? "" : `\n${said}`}`);
     for (const { command, reject } of this.#answers.splice(0)) {
-      reject(new Error(`${this.#side.key} failed at ${command}: ${why}${said === "" ? "" : `\n${said}`}`));
+      reject(new Error(`failed at ${command}: ${this.#failure.message}`, { cause: this.#failure }));
     }
   }
 }

@@ -7,9 +7,11 @@ import { Client } from "./client.mjs";
 export async function withPlace(side, servers, work) {
   const directory = fs.mkdtempSync(path.join(os.tmpdir(), "localqueue-peers-"));
   const clients = [];
+  let lent;
   try {
     const server = await servers.of(side);
-    const place = { directory, ...(await server?.clear()) };
+    lent = await server?.lend();
+    const place = { directory, ...lent?.place };
     const start = async (count = 1) => {
       const started = Array.from({ length: count }, () => new Client(side, place));
       clients.push(...started);
@@ -20,7 +22,8 @@ export async function withPlace(side, servers, work) {
     const [keeper] = await start();
     return await work({ keeper, start, server });
   } finally {
-    for (const client of clients) client.kill();
+    await Promise.all(clients.map((client) => client.kill()));
+    await lent?.end();
     fs.rmSync(directory, { recursive: true, force: true, maxRetries: 20, retryDelay: 100 });
   }
 }
