@@ -2,6 +2,7 @@ import { spawnSync } from "node:child_process";
 import fs from "node:fs";
 import os from "node:os";
 import path from "node:path";
+import { endAtExit } from "../support/leftovers.mjs";
 import { freePort, needed } from "./debian.mjs";
 
 /** PostgreSQL refuses to run as root. */
@@ -25,10 +26,11 @@ export async function startPostgres({ fsync }) {
   if (!fsync) options.push("-c synchronous_commit=off");
   asUser("pg_ctl", "-D", data, "-w", "-l", path.join(directory, "log"), "-o", options.join(" "), "start");
   const stop = () => {
+    forget();
     asUser("pg_ctl", "-D", data, "-m", "immediate", "-w", "stop");
     fs.rmSync(directory, { recursive: true, force: true });
   };
-  process.once("exit", () => fs.existsSync(directory) && stop());
+  const forget = endAtExit(stop);
   const connection = { host: directory, port, user: USER };
   const { default: pg } = await import("pg");
   const query = async (sql) => {

@@ -4,6 +4,7 @@ import fs from "node:fs";
 import os from "node:os";
 import path from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
+import { endAtExit } from "../support/leftovers.mjs";
 import { freePort, needed } from "./debian.mjs";
 
 const STARTED_MS = 10_000;
@@ -17,7 +18,7 @@ export async function startRedis({ fsync }) {
   const args = ["--port", String(port), "--bind", "127.0.0.1", "--dir", directory, ...log];
   const child = spawn(program, args, { stdio: "ignore" });
   const ended = once(child, "exit");
-  process.once("exit", () => child.kill("SIGKILL"));
+  const forget = endAtExit(() => child.kill("SIGKILL"));
   const { Redis } = await import("ioredis");
   const redis = new Redis({ port, host: "127.0.0.1", maxRetriesPerRequest: null, retryStrategy: () => 50 });
   redis.on("error", () => {});
@@ -33,6 +34,7 @@ export async function startRedis({ fsync }) {
       redis.disconnect();
       child.kill("SIGKILL");
       await ended;
+      forget();
       fs.rmSync(directory, { recursive: true, force: true });
     },
   };

@@ -2,6 +2,7 @@ import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { createInterface } from "node:readline";
 import { fileURLToPath } from "node:url";
+import { endAtExit } from "./leftovers.mjs";
 
 const file = (name) => fileURLToPath(new URL(`../${name}`, import.meta.url));
 const SAY = 3;
@@ -18,12 +19,6 @@ export function pythonOf() {
   return file("../../.interop/1.4.1/bin/python");
 }
 
-/** All that run, so that none outlives this process. */
-const running = new Set();
-process.on("exit", () => {
-  for (const child of running) child.kill("SIGKILL");
-});
-
 /** A process of a peer, see `programs/`. */
 export class Client {
   /** How many jobs its worker handled, as far as it told. */
@@ -33,6 +28,7 @@ export class Client {
   #stderr = "";
   #ended;
   #failure;
+  #forget;
 
   constructor(side, place) {
     const { adapter, mode } = side;
@@ -41,7 +37,7 @@ export class Client {
     this.directory = place.directory;
     const stdio = ["pipe", "ignore", "pipe", "pipe"];
     this.#child = spawn(program, [...args, input], { stdio, cwd: place.directory });
-    running.add(this.#child);
+    this.#forget = endAtExit(() => this.#child.kill("SIGKILL"));
     this.#ended = once(this.#child, "close");
     this.#ended.then(
       () => this.#end(),
@@ -106,7 +102,7 @@ export class Client {
   }
 
   #end() {
-    running.delete(this.#child);
+    this.#forget();
     this.#fail("the process ended");
   }
 
