@@ -160,6 +160,23 @@ export const FAULTS = [
     by: ["log-prefixes"],
   },
   {
+    name: "an opening that removes the shared memory of whoever crashed, or is opening, too",
+    file: "src/storage/sqlite/connection.ts",
+    find: `      this.#mark = fs.openSync(path.dirname(this.file), "r");\n`,
+    replace: `      this.#mark = fs.openSync(path.dirname(this.file), "r");
+      fs.rmSync(this.file + "-shm", { force: true });\n`,
+    by: ["recovery", "processes.test.ts"],
+  },
+  {
+    name: "an opening that cuts off the end of a log, as if it were torn",
+    file: "src/storage/sqlite/connection.ts",
+    find: `      this.#mark = fs.openSync(path.dirname(this.file), "r");\n`,
+    replace: `      this.#mark = fs.openSync(path.dirname(this.file), "r");
+      const size = fs.statSync(this.file + "-wal", { throwIfNoEntry: false })?.size ?? 0;
+      if (size > 0) fs.truncateSync(this.file + "-wal", size - 1);\n`,
+    by: ["recovery"],
+  },
+  {
     name: "no flush at all where none was asked for, not even before a checkpoint",
     file: "src/storage/sqlite/connection.ts",
     find: `PRAGMA synchronous = \${fsync ? "FULL" : "NORMAL"}`,
