@@ -91,7 +91,7 @@ export const FAULTS = [
     file: "src/storage/sqlite/connection.ts",
     find: "if (Date.now() > deadline || this.#options.cancelled?.()) throw error;",
     replace: "if (deadline > 0) throw error;",
-    by: ["client.locks.test.ts", "reopening.test.ts", "slow-start.test.ts", "processes.test.ts"],
+    by: ["client.locks.test.ts", "reopening.test.ts", "slow-start.test.ts", "processes.test.ts", "crowd", "recovery"],
   },
   {
     name: "M12 a sleep until something is due, however long",
