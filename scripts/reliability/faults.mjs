@@ -319,7 +319,7 @@ export const FAULTS = [
     file: "src/storage/sqlite/client.ts",
     find: "engineDied(this.#directory, request.batch === undefined, cause)",
     replace: "engineDied(this.#directory, false, cause)",
-    by: ["scheduler"],
+    by: ["scheduler", "engine-deaths"],
   },
   {
     name: "a client that forgets the batches of a dead engine, but not their number",
