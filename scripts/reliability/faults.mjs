@@ -68,8 +68,8 @@ export const FAULTS = [
   {
     name: "M8 a COMMIT that fails, and is reported as certainly not done",
     file: "src/storage/sqlite/group-commit.ts",
-    find: "const happened = this.#verify(performed, fsync);",
-    replace: "const happened = [false, this.#verify(performed, fsync)][0];\n      repeated = true;",
+    find: "const finding = this.#verify(performed, fsync);",
+    replace: "const finding = ['undone', this.#verify(performed, fsync)][0];\n      repeated = true;",
     by: ["simulation"],
   },
   {
@@ -191,6 +191,21 @@ export const FAULTS = [
     by: ["group-commit.outcome.test.ts"],
   },
   {
+    name: "a damaged file that is kept open",
+    file: "src/storage/sqlite/driver.ts",
+    find: `["SQLITE_IOERR", "SQLITE_CORRUPT", `,
+    replace: `["SQLITE_IOERR", `,
+    also: { file: "src/storage/sqlite/driver.ts", find: "[10, 11, 26, 7, 14]", replace: "[10, 26, 7, 14]" },
+    by: ["damage"],
+  },
+  {
+    name: "a worker that waits for a damaged file to heal",
+    file: "src/patience.ts",
+    find: `"READ_ONLY", "CONNECTION"`,
+    replace: `"READ_ONLY", "CORRUPT", "CONNECTION"`,
+    by: ["damage"],
+  },
+  {
     name: "a client that keeps every request",
     file: "src/storage/sqlite/client.ts",
     find: "    this.#requests.delete(request.command.id);\n",
@@ -296,7 +311,7 @@ export const FAULTS = [
   {
     name: "a batch that is carried out again without a look",
     file: "src/storage/sqlite/group-commit.ts",
-    find: "if (happened === false && (relieved || !repeated)) return",
+    find: "if (finding !== undefined && (relieved || !repeated)) return",
     replace: "if (relieved || !repeated) return",
     by: ["simulation"],
   },
@@ -320,6 +335,13 @@ export const FAULTS = [
     find: "engineDied(this.#directory, request.batch === undefined, cause)",
     replace: "engineDied(this.#directory, false, cause)",
     by: ["scheduler", "engine-deaths"],
+  },
+  {
+    name: "a dead engine that is asked on and on",
+    file: "src/storage/sqlite/client.ts",
+    find: "    this.#thread = undefined;\n    this.#ready = false;\n",
+    replace: "",
+    by: ["engine-deaths"],
   },
   {
     name: "a client that forgets the batches of a dead engine, but not their number",
