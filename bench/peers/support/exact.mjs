@@ -1,0 +1,28 @@
+import { setTimeout as sleep } from "node:timers/promises";
+
+const SETTLED_MS = 5_000;
+
+/** What is wrong with a delivery of the jobs `0` to `put`, of which `expected` should have come; nothing, if nothing is. */
+export function wrongIn(put, ids, expected = put) {
+  const seen = new Set(ids);
+  const faults = [];
+  if (seen.size < ids.length) faults.push(`${ids.length - seen.size} deliveries too many`);
+  if (seen.size < expected) faults.push(`${expected - seen.size} jobs missing`);
+  for (const id of seen) {
+    if (Number.isInteger(id) && id >= 0 && id < put) continue;
+    faults.push(`job ${id} was never put`);
+    break;
+  }
+  return faults;
+}
+
+/** The same for what a peer counts as not finished, once it had the time to notice. */
+export async function wrongLeft(client, expected) {
+  const deadline = Date.now() + SETTLED_MS;
+  for (;;) {
+    const { left } = await client.ask("left");
+    if (left === undefined || left === expected) return [];
+    if (Date.now() > deadline) return [`counts ${left} unfinished jobs, not ${expected}`];
+    await sleep(20);
+  }
+}

@@ -1,0 +1,11 @@
+import { adapters } from "../adapters/all.mjs";
+
+/** Each peer in each of its modes. */
+export const sides = adapters.flatMap((adapter) =>
+  adapter.modes.map((mode) => ({
+    adapter,
+    mode,
+    fsync: mode.fsync === true,
+    key: mode.name === undefined ? adapter.name : `${adapter.name} ${mode.name}`,
+  })),
+);
