@@ -80,11 +80,12 @@ function torture(layer, share) {
       },
     },
   );
-  writeFileSync(path.join(folder, `${layer}.log`), stdout + stderr);
+  const said = stdout + stderr;
+  writeFileSync(path.join(folder, `${layer}.log`), said);
   const lines = existsSync(counts) ? readFileSync(counts, "utf8").trim().split("\n") : [];
   const figures = lines.map((line) => JSON.parse(line));
   if (status === 0 && figures.length > 0) return { layer, verdict: "valid", figures };
-  const reason = stdout.match(/To repeat it: .*/)?.[0] ?? stdout.match(/unknown, because .*/)?.[0] ?? "see its log";
+  const reason = said.match(/To repeat it: .*/)?.[0] ?? said.match(/unknown, because .*/)?.[0] ?? "see its log";
   return { layer, verdict: reason.startsWith("unknown") ? "unknown" : "invalid", reason, figures };
 }
 

@@ -215,8 +215,8 @@ export const FAULTS = [
   {
     name: "joined puts whose numbers are off by one",
     file: "src/storage/sqlite/enqueue.ts",
-    find: "let id = last - PUT_ROWS + 1; id <= last",
-    replace: "let id = last - PUT_ROWS; id < last",
+    find: "lastInsertRowid - changes + 1 + i",
+    replace: "lastInsertRowid - changes + i",
     by: ["power"],
   },
   {
@@ -311,8 +311,22 @@ export const FAULTS = [
   {
     name: "a batch that is carried out again without a look",
     file: "src/storage/sqlite/group-commit.ts",
-    find: "if (finding !== undefined && (relieved || !repeated)) return",
-    replace: "if (relieved || !repeated) return",
+    find: "if (finding !== undefined && (relieved || !committed)) return",
+    replace: "if (relieved || !committed) return",
+    by: ["simulation"],
+  },
+  {
+    name: "claims of several callers that take no notice of a budget",
+    file: "src/storage/sqlite/dequeue.ts",
+    find: ' || row["spent"] === 1',
+    replace: "",
+    by: ["engine.joined-claims.test.ts"],
+  },
+  {
+    name: "claims of several callers whose receipts are each other's",
+    file: "src/storage/sqlite/dequeue.ts",
+    find: '`${receipt}-${row["id"]}`',
+    replace: '`${receipt}-${last["id"]}`',
     by: ["simulation"],
   },
   {
