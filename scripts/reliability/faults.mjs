@@ -69,7 +69,7 @@ export const FAULTS = [
     name: "M8 a COMMIT that fails, and is reported as certainly not done",
     file: "src/storage/sqlite/group-commit.ts",
     find: "const finding = this.#verify(performed, fsync);",
-    replace: "const finding = ['undone', this.#verify(performed, fsync)][0];\n      repeated = true;",
+    replace: "const finding = ['undone', this.#verify(performed, fsync)][0];\n      committed = true;",
     by: ["simulation"],
   },
   {
@@ -325,8 +325,8 @@ export const FAULTS = [
   {
     name: "claims of several callers whose receipts are each other's",
     file: "src/storage/sqlite/dequeue.ts",
-    find: '`${receipt}-${row["id"]}`',
-    replace: '`${receipt}-${last["id"]}`',
+    find: '{row["id"]}',
+    replace: '{last["id"]}',
     by: ["simulation"],
   },
   {
