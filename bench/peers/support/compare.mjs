@@ -93,7 +93,7 @@ export async function compare(workload, sides, servers, tell) {
   for (const side of sides) {
     const reason = workload.takes(side);
     if (reason === undefined) entries.push(new Entry(workload, side, servers));
-    else results.push({ side: side.key, reason });
+    else results.push({ side: side.key, declined: reason });
   }
   for (const entry of entries) {
     tell(`${entry.side.key} …`);
