@@ -6,7 +6,7 @@ const sized = (full, tiny) => (quick ? tiny : full);
 export const ROUNDS = sized(3, 1);
 /** How long what is measured in a round should take. */
 export const ROUND_MS = sized(1_500, 200);
-export const WARM_UP_MS = sized(400, 50);
+export const WARM_UP_MS = sized(700, 100);
 export const BULK = sized(100_000, 2_000);
 export const BACKLOG = sized(1_000_000, 3_000);
 /** Peers that cannot fill their backlog in this time work on what they have. */
