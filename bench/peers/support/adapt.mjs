@@ -1,10 +1,9 @@
-import { ROUND_MS, WARM_UP_MS } from "./size.mjs";
+import { FIRST, ROUND_MS, WARM_UP_MS } from "./size.mjs";
 
-const FIRST = 4_000;
 const MOST = 400_000;
 /** Rates differ with the number of jobs, so the number grows in steps. */
 const STEP = 8;
-const LEAST = 400;
+const LEAST = 200;
 
 /** How many jobs the next round of a side takes, by the last; a multiple of 4. */
 export function jobsFor(memory) {

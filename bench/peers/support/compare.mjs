@@ -1,5 +1,5 @@
 import { median } from "../../cost/support/rounds.mjs";
-import { ROUNDS } from "./size.mjs";
+import { quick, ROUNDS } from "./size.mjs";
 import { Turns } from "./turns.mjs";
 
 /** A side's rounds in a workload. */
@@ -23,7 +23,7 @@ class Entry {
         this.#turns = new Turns();
         await this.#turns.begin((next) => workload.run(side, servers, this.#memory, next));
       }
-      if (workload.adapts) await this.#one();
+      if (workload.adapts && !quick) await this.#one();
     });
   }
 

@@ -16,3 +16,5 @@ export const SETTLE_MS = sized(1_500, 300);
 export const IDLE_MS = sized(4_000, 500);
 export const CHURN_JOBS = sized(1_000_000, 3_000);
 export const CHURN_MS = sized(30_000, 1_500);
+/** Jobs of a side whose rate is not known yet. */
+export const FIRST = sized(4_000, 240);
