@@ -54,13 +54,15 @@ const own = (entries, side) =>
 
 /** How many times better ours was: the median of the rounds, each beside ours of the same round. */
 function advantage(workload, mine, entry) {
-  if (mine === undefined || mine === entry) return undefined;
+  // A growth may be nothing, or less.
+  if (mine === undefined || mine === entry || workload.unit === "MB") return undefined;
   const ratios = [];
   for (const [index, { value }] of entry.rounds.entries()) {
     const ours = mine.rounds[index]?.value;
     if (ours === undefined) continue;
     ratios.push(isRate(workload) ? ours / value : value / ours);
   }
+  if (!ratios.every(Number.isFinite)) return undefined;
   return ratios.length === 0 ? undefined : median(ratios);
 }
 
