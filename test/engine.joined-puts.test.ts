@@ -178,6 +178,15 @@ describe.each(ERROR_FORMS)("with errors in the form of $library", ({ error }) =>
     expect(statsOf(engine)).toMatchObject({ ready: 40 });
   });
 
+  test.each(["executes", "nothing"] as const)("and a COMMIT that fails then (%s) is tried as always", (really) => {
+    const { engine, driver } = openFaulty();
+    driver.plant({ at: SQL.putRows, after: 1, error: error("CONSTRAINT") });
+    driver.plant({ at: "COMMIT", error: error("IOERR_FSYNC"), really });
+    const calls = putAll(engine, names(40));
+    engine.run();
+    expectStored(engine, calls, names(40));
+  });
+
   test("a put of many jobs is undone as a whole, and the calls beside it are not", () => {
     const { engine, driver } = openFaulty();
     driver.plant({ at: SQL.putRows, with: payloadIs("many 30"), error: error("CONSTRAINT") });

@@ -1,11 +1,11 @@
 import fs from "node:fs";
 import path from "node:path";
-import { pathToFileURL } from "node:url";
 import type { Worker } from "node:worker_threads";
 import { describe, expect, onTestFinished, test } from "vitest";
 import type { ConsumerListener, Delivery } from "../dist/storage/storage.js";
 import { lockDatabase, readRow, steal } from "./support/database.ts";
-import { Script } from "./support/script.ts";
+import { sabotagedEngine } from "./support/sabotaged.ts";
+import { Script, type ScriptOptions } from "./support/script.ts";
 import { claimAll, entry, open, rejection } from "./support/storage.ts";
 import { tempDirectory } from "./support/temp.ts";
 import { until } from "./support/until.ts";
@@ -173,28 +173,23 @@ test.each([false, LEASE_MS / 3] as const)(
   },
 );
 
-/** A copy of the built package whose engine's thread ends badly as soon as it is told to put into the queue "bad". */
-function sabotaged(ending: string): URL {
-  const directory = tempDirectory();
-  fs.cpSync(new URL("../dist/", import.meta.url), path.join(directory, "dist"), { recursive: true });
-  fs.symlinkSync(new URL("../node_modules", import.meta.url), path.join(directory, "node_modules"));
-  fs.writeFileSync(path.join(directory, "package.json"), '{ "type": "module" }');
-  fs.appendFileSync(
-    path.join(directory, "dist/storage/sqlite/engine.js"),
-    `
+/** Ends the engine's thread badly as soon as it is told to put into the queue "bad". */
+function sabotaged(ending: string): ScriptOptions {
+  const root = sabotagedEngine(`
     const { receive } = Engine.prototype;
     Engine.prototype.receive = function (message) {
       if (message.kind === "batch" && message.commands.some(({ origin }) => origin.queue === "bad")) { ${ending} }
       receive.call(this, message);
-    };`,
-  );
-  return pathToFileURL(`${path.join(directory, "dist")}/`);
+    };`);
+  // So that it is soon out of memory.
+  return { dist: new URL("dist/", root), nodeOptions: ["--max-old-space-size=64"] };
 }
 
 describe.each([
   ["throws", 'throw new Error("injected")'],
   ["throws nothing in particular", "throw undefined"],
   ["exits", "process.exit(0)"],
+  ["runs out of memory", "for (const hoard = []; ; ) hoard.push([hoard.length])"],
 ])("when the engine's thread %s", (_, ending) => {
   test("its callers are told, and the program goes on", async () => {
     const program = new Script(
@@ -207,7 +202,7 @@ describe.each([
       ]);
       print([put, claim].map(({ name, code, outcome }) => [name, code, outcome]));
       print(await good.put([entry("after")], {}));`,
-      { dist: sabotaged(ending) },
+      sabotaged(ending),
     );
     const { code, errors } = await program.ended();
     expect(program.printed).toEqual([Array(2).fill(["StorageError", "IO", "unknown"]), [{ id: 2, inserted: true }]]);
@@ -225,16 +220,14 @@ describe.each([
       const lastUnknown = outcomes.lastIndexOf("unknown"), firstFailed = outcomes.indexOf("failed");
       print([outcomes.length, lastUnknown < firstFailed, firstFailed]);
       print(await good.stats());`,
-      { dist: sabotaged(ending) },
+      sabotaged(ending),
     );
     await program.ended();
     expect(program.printed).toEqual([[2500, true, 2000], { ready: 0, processing: 0, acked: 0, failed: 0 }]);
   });
 
   test("a program that does not expect it ends with an error", async () => {
-    const program = new Script(tempDirectory(), 'await open("bad").put([entry("job")], {});', {
-      dist: sabotaged(ending),
-    });
+    const program = new Script(tempDirectory(), 'await open("bad").put([entry("job")], {});', sabotaged(ending));
     const { code, errors } = await program.ended();
     expect(code).toBe(1);
     expect(errors).toContain("StorageError");

@@ -26,6 +26,8 @@ const ACCESS: Readonly<Record<StatementName, readonly string[]>> = {
   expire: [PRIMARY_KEY, "localqueue_leased"],
   exhaust: [PRIMARY_KEY, "localqueue_ready"],
   claim: [PRIMARY_KEY, "localqueue_ready"],
+  claimable: ["localqueue_ready"],
+  claimRange: ["localqueue_ready"],
   payload: [PRIMARY_KEY],
   ack: [PRIMARY_KEY],
   nack: [PRIMARY_KEY],
@@ -203,14 +205,17 @@ describe.runIf(fs.existsSync(IO))("the pages that are read", () => {
     transaction("dispatch what is there", () => transitions.dispatch([{ ...event, jobId: "other" }], now));
     transaction("put delayed", () => transitions.put("q", [delayed], now));
     transaction("look", () => transitions.look("q"));
-    const claimed = transaction("claim", () => transitions.claim("q", 50, null));
+    const claimed = transaction("claim", () => transitions.claim("q", { leaseMs: 50, budget: null, text: false }));
+    transaction("claim several", () => transitions.claimSeveral("q", { leaseMs: 50, budget: null, text: false }, 2));
     transaction("renew", () => transitions.renew("q", claimed ?? { id: 0, receipt: "" }, 50));
     transaction("ack", () => transitions.settle("q", claimed ?? { id: 0, receipt: "" }, { event: "ack" }));
     transaction("emit", () => transitions.emit(claimed?.id ?? 0, [{ ...event, jobId: "child" }], now));
     transaction("stats", () => transitions.stats("q"));
     now++;
     transaction("promote", () => transitions.promote("q"));
-    const other = transaction("claim with a budget", () => transitions.claim("q", 50, 100));
+    const other = transaction("claim with a budget", () =>
+      transitions.claim("q", { leaseMs: 50, budget: 100, text: false }),
+    );
     transaction("release", () => transitions.settle("q", other ?? { id: 0, receipt: "" }, { event: "release" }));
     transaction("expire", () => transitions.expire("q", null));
     connection.close();

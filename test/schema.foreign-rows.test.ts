@@ -183,7 +183,9 @@ describe("no statement leaves a read transaction open:", () => {
     inTransaction("put", () => transitions.put("default", [job], Date.now()));
     inTransaction("put again", () => transitions.put("default", [job], Date.now()));
     for (const event of ["ack", "release", "nack", "fail"] as const) {
-      const lease = inTransaction("claim", () => transitions.claim("default", LEASE_MS, null)) ?? parameters;
+      const lease =
+        inTransaction("claim", () => transitions.claim("default", { leaseMs: LEASE_MS, budget: null, text: false })) ??
+        parameters;
       inTransaction("extend", () => transitions.extend("default", lease, LEASE_MS));
       inTransaction("renew", () => transitions.renew("default", lease, LEASE_MS));
       inTransaction("isHeld", () => transitions.isHeld(lease));
@@ -193,7 +195,9 @@ describe("no statement leaves a read transaction open:", () => {
       inTransaction(event, () => transitions.settle("default", lease, move));
       inTransaction(`${event} again`, () => transitions.settle("default", lease, move));
     }
-    inTransaction("claim with a budget", () => transitions.claim("default", LEASE_MS, 1));
+    inTransaction("claim with a budget", () =>
+      transitions.claim("default", { leaseMs: LEASE_MS, budget: 1, text: false }),
+    );
     other.exec("UPDATE messages SET lease_until = 1 WHERE status = 1; UPDATE messages SET available_at = 1");
     inTransaction("expire", () => transitions.expire("default", null));
     inTransaction("promote", () => transitions.promote("default"));

@@ -70,7 +70,7 @@ class Verbs {
     return this.run((transitions) => {
       transitions.expire("q", null);
       transitions.promote("q");
-      return transitions.claim("q", LEASE_MS, null);
+      return transitions.claim("q", { leaseMs: LEASE_MS, budget: null, text: false });
     });
   }
 

@@ -68,8 +68,8 @@ export const FAULTS = [
   {
     name: "M8 a COMMIT that fails, and is reported as certainly not done",
     file: "src/storage/sqlite/group-commit.ts",
-    find: "const happened = this.#verify(performed, fsync);",
-    replace: "const happened = [false, this.#verify(performed, fsync)][0];\n      repeated = true;",
+    find: "const finding = this.#verify(performed, fsync);",
+    replace: "const finding = ['undone', this.#verify(performed, fsync)][0];\n      repeated = true;",
     by: ["simulation"],
   },
   {
@@ -91,7 +91,7 @@ export const FAULTS = [
     file: "src/storage/sqlite/connection.ts",
     find: "if (Date.now() > deadline || this.#options.cancelled?.()) throw error;",
     replace: "if (deadline > 0) throw error;",
-    by: ["client.locks.test.ts", "reopening.test.ts", "slow-start.test.ts", "processes.test.ts"],
+    by: ["client.locks.test.ts", "reopening.test.ts", "slow-start.test.ts", "processes.test.ts", "crowd", "recovery"],
   },
   {
     name: "M12 a sleep until something is due, however long",
@@ -160,6 +160,23 @@ export const FAULTS = [
     by: ["log-prefixes"],
   },
   {
+    name: "an opening that removes the shared memory of whoever crashed, or is opening, too",
+    file: "src/storage/sqlite/connection.ts",
+    find: `      this.#mark = fs.openSync(path.dirname(this.file), "r");\n`,
+    replace: `      this.#mark = fs.openSync(path.dirname(this.file), "r");
+      fs.rmSync(this.file + "-shm", { force: true });\n`,
+    by: ["recovery", "processes.test.ts"],
+  },
+  {
+    name: "an opening that cuts off the end of a log, as if it were torn",
+    file: "src/storage/sqlite/connection.ts",
+    find: `      this.#mark = fs.openSync(path.dirname(this.file), "r");\n`,
+    replace: `      this.#mark = fs.openSync(path.dirname(this.file), "r");
+      const size = fs.statSync(this.file + "-wal", { throwIfNoEntry: false })?.size ?? 0;
+      if (size > 0) fs.truncateSync(this.file + "-wal", size - 1);\n`,
+    by: ["recovery"],
+  },
+  {
     name: "no flush at all where none was asked for, not even before a checkpoint",
     file: "src/storage/sqlite/connection.ts",
     find: `PRAGMA synchronous = \${fsync ? "FULL" : "NORMAL"}`,
@@ -172,6 +189,21 @@ export const FAULTS = [
     find: "      this.#transitions.mark();\n",
     replace: "",
     by: ["group-commit.outcome.test.ts"],
+  },
+  {
+    name: "a damaged file that is kept open",
+    file: "src/storage/sqlite/driver.ts",
+    find: `["SQLITE_IOERR", "SQLITE_CORRUPT", `,
+    replace: `["SQLITE_IOERR", `,
+    also: { file: "src/storage/sqlite/driver.ts", find: "[10, 11, 26, 7, 14]", replace: "[10, 26, 7, 14]" },
+    by: ["damage"],
+  },
+  {
+    name: "a worker that waits for a damaged file to heal",
+    file: "src/patience.ts",
+    find: `"READ_ONLY", "CONNECTION"`,
+    replace: `"READ_ONLY", "CORRUPT", "CONNECTION"`,
+    by: ["damage"],
   },
   {
     name: "a client that keeps every request",
@@ -279,7 +311,7 @@ export const FAULTS = [
   {
     name: "a batch that is carried out again without a look",
     file: "src/storage/sqlite/group-commit.ts",
-    find: "if (happened === false && (relieved || !repeated)) return",
+    find: "if (finding !== undefined && (relieved || !repeated)) return",
     replace: "if (relieved || !repeated) return",
     by: ["simulation"],
   },
@@ -302,7 +334,14 @@ export const FAULTS = [
     file: "src/storage/sqlite/client.ts",
     find: "engineDied(this.#directory, request.batch === undefined, cause)",
     replace: "engineDied(this.#directory, false, cause)",
-    by: ["scheduler"],
+    by: ["scheduler", "engine-deaths"],
+  },
+  {
+    name: "a dead engine that is asked on and on",
+    file: "src/storage/sqlite/client.ts",
+    find: "    this.#thread = undefined;\n    this.#ready = false;\n",
+    replace: "",
+    by: ["engine-deaths"],
   },
   {
     name: "a client that forgets the batches of a dead engine, but not their number",

@@ -11,6 +11,7 @@ const FOLDER = path.join(ROOT, "test", "reliability");
 const TOOLS = {
   root: { found: () => process.getuid?.() === 0 },
   strace: { found: () => onPath("strace"), from: "strace" },
+  prlimit: { found: () => onPath("prlimit"), from: "util-linux" },
   faketime: { found: () => libfaketime() !== undefined, from: "faketime" },
   mount: { found: () => onPath("mount"), from: "mount" },
   ext4: { found: () => onPath("mkfs.ext4"), from: "e2fsprogs" },
@@ -21,6 +22,7 @@ const TOOLS = {
 /** What the layers need beside Node, by the name of their file. */
 const NEEDS = {
   syscalls: ["root", "strace"],
+  "short-writes": ["root", "strace", "prlimit"],
   power: ["root", "mount", "loop", "ext4", "perl"],
   "environment.disk": ["root", "mount", "loop", "ext4", "perl"],
   "environment.clock": ["faketime"],

@@ -14,7 +14,9 @@ const ESSENTIALS = [
 ];
 
 const VITEST = ["node_modules/vitest/vitest.mjs", "run"];
-const WHOLE_SUITE = [VITEST];
+/** Of the proof of the guarantees, what depends on the SQLite library. */
+const PROOF = ["model", "simulation", "failpoints", "kills"].map((layer) => `test/reliability/${layer}.test.ts`);
+const WHOLE_SUITE = [VITEST, [...VITEST, "--config", "vitest.reliability.config.ts", ...PROOF]];
 const ESSENTIAL_TESTS = [[...VITEST, ...ESSENTIALS]];
 /** Where other runtimes differ as hosts of test programs, a smoke test starts the processes, without a test framework. */
 const COMMON_TESTS = [[...VITEST, "test/storage.sqlite.test.ts", "test/worker"], ["test/programs/smoke.mjs"]];

@@ -157,6 +157,11 @@ describe("a history is valid in which", () => {
       .ack("b")
       .ends([acked(1)]),
     "a job was removed": tale().put().call({ f: "remove", id: 1 }, { changed: 1 }).ends([]),
+    "a job that came too late for its program to begin was given up, and purged": tale()
+      .put()
+      .call({ f: "claim", queue: "q", limit: 1, leaseMs: LEASE_MS }, { deliveries: [], dropped: [1] })
+      .call({ f: "purge", queue: "q" }, { changed: 1 })
+      .ends([]),
     "a finished job was purged": tale()
       .put()
       .claim("a")

@@ -206,7 +206,7 @@ test("wherever a process is killed, what it was doing is done or not begun, and 
     ["vacuum", (place) => vacuum(place, layer)],
   ];
   for (const seed of layer.seeds()) {
-    for (const [name, kills] of everything) {
+    for (const [name, kills] of layer.partOf(everything, seed)) {
       const place = new Place(directory);
       await layer.round(seed, async () => {
         await kills(place).catch((error: unknown) => {

@@ -115,7 +115,7 @@ type PutOptions = Partial<Origin & Pick<PutCommand, "lockMs" | "waitMs">> & {
   readonly context?: string | undefined;
 };
 
-type ClaimOptions = Partial<Omit<ClaimCommand, "op" | "id" | "origin"> & Pick<Origin, "queue" | "fsync">>;
+type ClaimOptions = Partial<Omit<ClaimCommand, "op" | "id" | "origin"> & Pick<Origin, "queue" | "fsync" | "text">>;
 
 const QUEUE = "default";
 const TICK_MS = 250;
@@ -224,10 +224,10 @@ export class TestEngine {
     return this.#command((id) => ({ op: "settle", ...base(id), ...settlement }));
   }
 
-  claim({ queue, fsync, ...options }: ClaimOptions = {}): Call {
+  claim({ queue, fsync, text, ...options }: ClaimOptions = {}): Call {
     return this.#command((id) => ({
       op: "claim",
-      ...base(id, { queue, fsync }),
+      ...base(id, { queue, fsync, text }),
       lockMs: 50,
       limit: 1,
       leaseMs: 10_000,
@@ -387,9 +387,15 @@ export class TestConsumer {
 
 function base(
   id: number,
-  { session = 1, queue = QUEUE, fsync = false, maxPending }: { [K in keyof Origin]?: Origin[K] | undefined } = {},
+  {
+    session = 1,
+    queue = QUEUE,
+    fsync = false,
+    text = false,
+    maxPending,
+  }: { [K in keyof Origin]?: Origin[K] | undefined } = {},
 ): { id: number; origin: Origin; lockMs: number } {
-  return { id, origin: { session, queue, fsync, text: false, maxPending }, lockMs: 30_000 };
+  return { id, origin: { session, queue, fsync, text, maxPending }, lockMs: 30_000 };
 }
 
 export function putCommand(

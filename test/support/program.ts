@@ -27,8 +27,8 @@ export interface ProgramOptions {
 const DEADLINE_MS = 20_000;
 
 /**
- * A process of its own that runs a file of test/programs with plain Node, or another interpreter. It is told things,
- * and says things, as lines of JSON. Killed at the end of the test at the latest.
+ * A process of its own that runs a file of test/programs, or at a URL, with plain Node, or another interpreter. It is
+ * told things, and says things, as lines of JSON. Killed at the end of the test at the latest.
  */
 export class Program {
   readonly messages: Message[] = [];
@@ -42,7 +42,7 @@ export class Program {
 
   constructor(name: string, input: unknown = {}, options: ProgramOptions = {}) {
     const { interpreter = process.execPath, through = [], env = {} } = options;
-    const file = fileURLToPath(new URL(`../programs/${name}`, import.meta.url));
+    const file = fileURLToPath(new URL(name, new URL("../programs/", import.meta.url)));
     const [command = interpreter, ...args] = [...through, interpreter, file, JSON.stringify(input)];
     const child = spawn(command, args, { stdio: "pipe", env: { ...process.env, ...env } });
     this.#name = name;

@@ -1,10 +1,12 @@
 import type { StorageError } from "../../errors.ts";
 import type { Delivery, Lease } from "../storage.ts";
+import { areSame, type Terms } from "./dequeue.ts";
 import type { Step } from "./group-commit.ts";
 import type { EngineConsumer } from "./leases.ts";
 import type { Outbox } from "./outbox.ts";
 import type { ClaimCommand } from "./protocol.ts";
 import { SLICE } from "./statements.ts";
+import { Supply } from "./supply.ts";
 import type { Outlook, Transitions } from "./transitions.ts";
 
 /** A batch takes no further callers beyond this; what remains is served by the next one. */
@@ -137,19 +139,37 @@ export class ClaimStep implements Step {
       if (mayExpire && outlook.expiry <= this.#startedAt) expired = transitions.expire(queue, budgetOf(waiters[0]));
       if (outlook.due <= this.#startedAt) promoted = transitions.promote(queue);
     }
+    const supply = new Supply(transitions, queue);
     let bytes = 0;
-    for (const waiter of waiters) {
-      if (bytes >= BATCH_BYTES || this.#served.length === this.#most) return;
-      if (transitions.now() - this.#startedAt >= BATCH_MS) return;
-      const { rows, exhausted } = claimFor(waiter, transitions);
+    let wanted = 0;
+    for (const [i, waiter] of waiters.entries()) {
+      // What is claimed is taken.
+      if (supply.isEmpty && (bytes >= BATCH_BYTES || transitions.now() - this.#startedAt >= BATCH_MS)) return;
+      if (this.#served.length === this.#most) return;
+      if (wanted === 0) wanted = this.#wantedFrom(i);
+      const rows = supply.take(termsOf(waiter), waiter.command.limit, wanted);
+      wanted -= waiter.command.limit;
       for (const { payload } of rows) bytes += payload.length;
       if (rows.length > 0) this.#served.push({ waiter, rows });
       if (rows.length < waiter.command.limit) {
         this.#claims.see(transitions.look(queue), this.#startedAt, mayExpire);
-        this.#more = expired === SLICE || promoted === SLICE || exhausted === SLICE;
+        this.#more = expired === SLICE || promoted === SLICE || supply.isExhausted;
         return;
       }
     }
+  }
+
+  /** How many jobs it takes to serve that waiter and those after it that want them on the same terms. */
+  #wantedFrom(index: number): number {
+    const { waiters } = this.#claims;
+    const end = index + this.#most - this.#served.length;
+    const terms = termsOf(waiters[index] as Waiter);
+    let wanted = 0;
+    for (const waiter of waiters.slice(index, end)) {
+      if (!areSame(termsOf(waiter), terms)) break;
+      wanted += waiter.command.limit;
+    }
+    return wanted;
   }
 
   confirmed(transitions: Transitions): boolean | undefined {
@@ -186,17 +206,7 @@ function budgetOf(waiter: Waiter | undefined): number | null {
   return waiter?.consumer?.settings.maxAttempts ?? null;
 }
 
-function claimFor(waiter: Waiter, transitions: Transitions): { rows: Delivery[]; exhausted: number } {
-  const { limit, leaseMs } = waiter.command;
-  const { queue, text } = waiter.command.origin;
-  const budget = budgetOf(waiter);
-  const rows: Delivery[] = [];
-  let exhausted = 0;
-  while (rows.length < limit) {
-    if (budget !== null) exhausted += transitions.exhaust(queue, budget, SLICE - exhausted);
-    const row = exhausted < SLICE ? transitions.claim(queue, leaseMs, budget, text) : undefined;
-    if (row === undefined) break;
-    rows.push(row);
-  }
-  return { rows, exhausted };
+function termsOf(waiter: Waiter): Terms {
+  const { leaseMs, origin } = waiter.command;
+  return { leaseMs, budget: budgetOf(waiter), text: origin.text };
 }

@@ -28,6 +28,8 @@ export interface Step {
 /** To be tried once more. */
 interface Again {
   readonly rest: readonly Step[];
+  /** Its COMMIT failed. */
+  readonly committed: boolean;
 }
 
 interface Culprit {
@@ -61,17 +63,18 @@ export class GroupCommit {
   /** Settles every step, or returns those that could not begin because the database is locked. */
   run(steps: readonly Step[], busyMs: number): readonly Step[] {
     let remaining = steps;
-    let repeated = false;
+    let committed = false;
     for (let culprits = 0; remaining.length > 0; ) {
       if (culprits > CULPRITS_BEFORE_SINGLES) return this.#runSingly(apart(remaining), busyMs);
-      const ended = this.#attempt(remaining, busyMs, repeated);
+      const ended = this.#attempt(remaining, busyMs, committed);
       if (ended === "locked") return apart(remaining);
       if (ended === "settled") return [];
-      repeated = "rest" in ended;
       if ("rest" in ended) {
+        committed ||= ended.committed;
         remaining = ended.rest;
         continue;
       }
+      committed = false;
       culprits++;
       // The transaction was lost, and with it the work of all: nobody but the culprit need know.
       this.#blame(ended);
@@ -88,7 +91,7 @@ export class GroupCommit {
     culprit.fail(toStorageError(error, this.#connection.file));
   }
 
-  #attempt(steps: readonly Step[], busyMs: number, repeated: boolean): "locked" | "settled" | Culprit | Again {
+  #attempt(steps: readonly Step[], busyMs: number, committed: boolean): "locked" | "settled" | Culprit | Again {
     const fsync = steps.some((step) => step.fsync);
     const performed: Step[] = [];
     const refused: Culprit[] = [];
@@ -120,7 +123,7 @@ export class GroupCommit {
       const finding = this.#verify(performed, fsync);
       const outcome = finding === "undone" ? "failed" : "unknown";
       if (finding === "done") succeedAll(performed);
-      else if (finding !== undefined && (relieved || !repeated)) return this.#again(steps, error);
+      else if (finding !== undefined && (relieved || !committed)) return this.#again(steps, error, true);
       else failAll(performed, toStorageError(error, this.#connection.file, outcome));
     }
     for (const each of refused) this.#blame(each);
@@ -142,9 +145,9 @@ export class GroupCommit {
     }
   }
 
-  #again(steps: readonly Step[], error: unknown): Again {
+  #again(steps: readonly Step[], error: unknown, committed = false): Again {
     this.#rollback(isConnectionFailure(error));
-    return { rest: this.#connection.space.refuse(steps, error) };
+    return { rest: this.#connection.space.refuse(steps, error), committed };
   }
 
   #commit(): unknown {

@@ -1,7 +1,7 @@
-import { randomUUID } from "node:crypto";
 import { type JobState, STATES } from "../../state.ts";
 import type { Delivery, Enqueued, FailedFilter, Lease, QueueStats, Settlement } from "../storage.ts";
 import type { Connection } from "./connection.ts";
+import { dequeue, dequeueSeveral, type Terms } from "./dequeue.ts";
 import type { Row } from "./driver.ts";
 import { enqueue } from "./enqueue.ts";
 import { Conflict, fanOut, link } from "./fan-out.ts";
@@ -15,9 +15,6 @@ export interface Outlook {
   readonly due: number;
   readonly expiry: number;
 }
-
-/** The sign for what is not UTF-8, and a byte order mark at the beginning, which a decoder would take off. */
-const UNFAITHFUL = /\uFFFD|^\uFEFF/;
 
 /** Rows with an id after the one, up to the other. */
 export interface Stretch {
@@ -139,33 +136,25 @@ export class Transitions {
     return jobs;
   }
 
-  /** Claims the first ready job; `undefined` = there is none. */
-  claim(queue: string, leaseMs: number, budget: number | null, text = false): Delivery | undefined {
+  /** Claims the first ready job. */
+  claim(queue: string, terms: Terms): Delivery | undefined {
     const now = this.now();
-    const receipt = randomUUID();
-    // Not `get`: it would leave the statement unfinished.
-    const [row] = this.#sql.claim.all({ queue, leaseMs, budget, now, receipt, text: text ? 1 : 0 });
-    if (row === undefined) return undefined;
-    this.#moved(queue, "ready", "processing", 1);
-    this.#stirsAt(queue, now + leaseMs);
-    return {
-      id: row["id"] as number,
-      receipt,
-      payload: this.#faithful(row),
-      attempt: row["attempts"] as number,
-      jobId: (row["job_id"] as string | null) ?? undefined,
-      enqueuedAt: row["created_at"] as number,
-      leaseUntil: now + leaseMs,
-      context: (row["trace_context"] as string | null) ?? undefined,
-    };
+    const claimed = dequeue(this.#sql, queue, terms, now);
+    if (claimed !== undefined) this.#claimed(queue, 1, now + terms.leaseMs);
+    return claimed;
   }
 
-  /** The payload of a claimed row: bytes where text would not be the same, since something in it is not UTF-8. */
-  #faithful(row: Row): Uint8Array | string {
-    const payload = row["payload"] as Uint8Array | string;
-    if (typeof payload !== "string" || !UNFAITHFUL.test(payload)) return payload;
-    const [kept] = this.#sql.payload.all({ id: row["id"] as number });
-    return kept?.["payload"] as Uint8Array;
+  /** Claims the first ready jobs, at most `limit`, as far as that can be done together: maybe none. */
+  claimSeveral(queue: string, terms: Terms, limit: number): Delivery[] {
+    const now = this.now();
+    const claimed = dequeueSeveral(this.#sql, queue, terms, limit, now);
+    this.#claimed(queue, claimed.length, now + terms.leaseMs);
+    return claimed;
+  }
+
+  #claimed(queue: string, jobs: number, leaseUntil: number): void {
+    this.#moved(queue, "ready", "processing", jobs);
+    this.#stirsAt(queue, leaseUntil);
   }
 
   /** Ends a delivery; `undefined` = the lease is lost, and nothing was changed. */

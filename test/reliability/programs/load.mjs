@@ -6,7 +6,7 @@ import { Random } from "../../support/random.mjs";
 import { History } from "./history.mjs";
 import { RecordedQueue } from "./recorded-queue.mjs";
 
-const { location, seed, deletes, limit } = input;
+const { location, seed, deletes, limit, deaths = [] } = input;
 const name = `${seed}.${process.pid}`;
 const random = new Random(seed * 7919 + input.number);
 const history = new History(path.join(input.histories, `${name}.jsonl`), name);
@@ -19,6 +19,13 @@ const queues = {
   bin: open("bin"),
   few: open("few", { maxPendingJobs: limit }),
 };
+/** Whose engine is asked for them dies. */
+const doomed = Object.fromEntries(deaths.map((how) => [how, open(`doomed: ${how}`)]));
+const engines = [];
+process.on("worker", (thread) => {
+  if (thread.threadName === undefined || thread.threadName === "localqueue") engines.push(thread);
+  thread.once("exit", () => engines.splice(engines.indexOf(thread), 1));
+});
 const MAX_READY = 300;
 const MAIL_SLOTS = 3;
 queues.mails.consume(MAIL_SLOTS, 600);
@@ -108,6 +115,13 @@ const actions = {
     const { ok } = await storage.checkIntegrity({ mode: "full", maxErrors: 10 });
     if (!ok) say("damaged");
   },
+  /** The engine's thread ends in one of the ways that the test gave. */
+  die: async () => {
+    const how = random.pick(deaths);
+    if (how === "terminated") await engines.at(-1)?.terminate();
+    else await doomed[how].storage.stats().catch(() => {});
+    say("died", { how });
+  },
 };
 
 const WEIGHTS = {
@@ -122,12 +136,16 @@ const WEIGHTS = {
   alter: 1,
   sweep: 0.3,
   look: 0.1,
+  die: deaths.length > 0 ? 0.5 : 0,
 };
 
 async function act() {
   while (!ending) {
     const action = held.length > 60 ? "settle" : random.weighted(WEIGHTS);
-    await actions[action]();
+    await actions[action]().catch((error) => {
+      // Looks, of which no history is kept, fail with the engine.
+      if (deaths.length === 0 || error.code !== "IO") throw error;
+    });
     // So that the histories do not grow without end.
     await sleep(random.below(6));
   }
@@ -151,4 +169,4 @@ const acting = [...Array.from({ length: 8 }, act), ...Array.from({ length: MAIL_
 for await (const _ of told());
 ending = true;
 await Promise.all(acting);
-await Promise.all(Object.values(queues).map((queue) => queue.close()));
+await Promise.all([...Object.values(queues), ...Object.values(doomed)].map((queue) => queue.close()));

@@ -23,13 +23,13 @@ function deletions({ calls, deliveries }: Ledger): (id: number, queue: string) =
   const single = new Set(removals.map(({ call }) => call.id));
   // A slice of a purge that is repeated, because its COMMIT reported an error, may count nothing.
   const purged = new Set(callsOf(real, "purge").map(({ call }) => call.queue));
-  const unknown = new Set(
-    callsOf(real, "claim")
-      .filter(({ outcome }) => outcome === "info")
-      .map(({ call }) => call.queue),
-  );
+  const claims = callsOf(real, "claim");
+  const unknown = new Set(claims.filter(({ outcome }) => outcome === "info").map(({ call }) => call.queue));
+  const dropped = new Set(claims.flatMap(({ result }) => result.dropped ?? []));
   // What was never delivered cannot have finished.
-  return (id, queue) => single.has(id) || (purged.has(queue) && (deliveries.has(id) || unknown.has(queue)));
+  const mayBeFinished = (id: number, queue: string): boolean =>
+    deliveries.has(id) || dropped.has(id) || unknown.has(queue);
+  return (id, queue) => single.has(id) || (purged.has(queue) && mayBeFinished(id, queue));
 }
 
 function kept(ledger: Ledger): string[] {

@@ -103,6 +103,8 @@ interface PutResult {
 
 interface ClaimResult {
   readonly deliveries: readonly Delivered[];
+  /** Jobs that came too late for the program to begin: it dropped them without a word. */
+  readonly dropped: readonly number[];
 }
 
 export interface Delivered {

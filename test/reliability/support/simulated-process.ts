@@ -3,7 +3,7 @@ import type { Lease, Settlement } from "../../../dist/storage/storage.js";
 import { type Call, putCommand, type TestClock, type TestConsumer, TestEngine } from "../../support/engine-harness.ts";
 import { builtInError, type Fault, FaultyDriver, type Planted, sqliteError } from "../../support/faulty-driver.ts";
 import type { Random } from "../../support/random.mjs";
-import type { AskedJob, ClaimCall, Delivered, Call as HistoryCall, Result, SettleCall } from "./history.ts";
+import type { AskedJob, ClaimCall, Call as HistoryCall, Result, SettleCall } from "./history.ts";
 import { eventOf } from "./model-run.ts";
 import type { Story } from "./story.ts";
 
@@ -218,7 +218,7 @@ export class SimulatedProcess {
     this.#ask(
       asked,
       (engine) => engine.claim({ queue, limit, leaseMs, waitMs, ...consumer }),
-      (call) => ({ deliveries: this.#take(call, queue, slot) }),
+      (call) => this.#take(call, queue, slot),
     );
     if (slot !== undefined) this.#claiming.add(slot);
   }
@@ -235,15 +235,18 @@ export class SimulatedProcess {
     return this.#claiming;
   }
 
-  #take(call: Call, queue: string, slot: number | undefined): Delivered[] {
+  #take(call: Call, queue: string, slot: number | undefined): Result {
     if (slot !== undefined) this.#claiming.delete(slot);
     const deliveries = call.claimed ?? [];
-    // What this program was too slow to start was given to others, and nobody has seen it.
-    if (slot !== undefined && deliveries.length > 0 && !this.#consumer?.start(slot)) return [];
-    return deliveries.map(({ id, receipt, payload, attempt, leaseUntil }) => {
+    // What this program was too slow to start is given to others.
+    if (slot !== undefined && deliveries.length > 0 && !this.#consumer?.start(slot)) {
+      return { deliveries: [], dropped: deliveries.map(({ id }) => id) };
+    }
+    const taken = deliveries.map(({ id, receipt, payload, attempt, leaseUntil }) => {
       this.#held.push({ id, receipt, queue, slot });
       return { id, receipt, payload: Buffer.from(payload).toString(), attempt, leaseUntil };
     });
+    return { deliveries: taken };
   }
 
   /** Ends one of the deliveries; now and then the program forgets that it did, and does it again. */

@@ -5,11 +5,13 @@ import { appendFileSync } from "node:fs";
  * - `RELIABILITY_MINUTES`: goes on for so long instead,
  * - `RELIABILITY_SEED`: the first seed, those of the other rounds follow it,
  * - `RELIABILITY_ROUNDS`: so many rounds, whatever the time,
+ * - `RELIABILITY_PART`: that part, from 0 to 1, of the size of CI, for what was proved on another runtime already,
  * - `RELIABILITY_REPORT`: a file to which a line of JSON per layer is appended.
  */
 const MINUTES: number | undefined = numberFrom("RELIABILITY_MINUTES");
 const SEED: number | undefined = numberFrom("RELIABILITY_SEED");
 const ROUNDS: number | undefined = numberFrom("RELIABILITY_ROUNDS");
+const PART: number = numberFrom("RELIABILITY_PART") ?? 1;
 
 /** Less than so many of the planned faults leaves the verdict unknown. */
 const DELIVERED_AT_LEAST = 0.9;
@@ -43,24 +45,31 @@ export class Layer {
 
   /** Milliseconds until no further round begins; in CI and without a limit: Infinity. */
   get leftMs(): number {
-    const seconds = MINUTES === undefined ? (this.#options.seconds ?? Number.POSITIVE_INFINITY) : MINUTES * 60;
+    const seconds = MINUTES === undefined ? (this.#options.seconds ?? Number.POSITIVE_INFINITY) * PART : MINUTES * 60;
     return seconds * 1000 - (performance.now() - this.#startedAt);
   }
 
-  /** How many times as large as in CI something should be that is not made of rounds. */
+  /** Of what a round consists of, as much as is to be done, spread over all of it: with another seed others. */
+  partOf<T>(all: readonly T[], seed: number): T[] {
+    const few = Math.max(1, Math.round(all.length * PART));
+    return Array.from({ length: few }, (_, i) => all[(seed + Math.floor(i / PART)) % all.length] as T);
+  }
+
+  /** Whether this is more than CI can afford. */
   get isCampaign(): boolean {
     return MINUTES !== undefined;
   }
 
   /**
    * The seeds of the rounds, as long as there are rounds to do. In CI every other one is the same in each run (1, 2, …),
-   * so that a change of the code shows, and the rest are new ones.
+   * so that a change of the code shows, and the rest are new ones; all of them, where only a part is done.
    */
   *seeds(): Generator<number> {
-    const rounds = ROUNDS ?? (MINUTES === undefined ? this.#options.rounds : Number.POSITIVE_INFINITY);
+    const inCi = Math.max(1, Math.round(this.#options.rounds * PART));
+    const rounds = ROUNDS ?? (MINUTES === undefined ? inCi : Number.POSITIVE_INFINITY);
     for (let round = 0; round < rounds && this.leftMs > 0; round++) {
       this.#rounds++;
-      const known = SEED === undefined && MINUTES === undefined && round % 2 === 0;
+      const known = SEED === undefined && MINUTES === undefined && PART === 1 && round % 2 === 0;
       yield known ? 1 + round / 2 : (this.#firstSeed + round) % LARGEST_SEED;
     }
   }
