@@ -1,5 +1,5 @@
 import { median } from "../../cost/support/rounds.mjs";
-import { ROUNDS } from "./size.mjs";
+import { quick, ROUNDS } from "./size.mjs";
 import { Turns } from "./turns.mjs";
 
 /** A side's rounds in a workload. */
@@ -23,7 +23,7 @@ class Entry {
         this.#turns = new Turns();
         await this.#turns.begin((next) => workload.run(side, servers, this.#memory, next));
       }
-      if (workload.adapts) await this.#one();
+      if (workload.adapts && !quick) await this.#one();
     });
   }
 
@@ -54,13 +54,15 @@ const own = (entries, side) =>
 
 /** How many times better ours was: the median of the rounds, each beside ours of the same round. */
 function advantage(workload, mine, entry) {
-  if (mine === undefined || mine === entry) return undefined;
+  // A growth may be nothing, or less.
+  if (mine === undefined || mine === entry || workload.unit === "MB") return undefined;
   const ratios = [];
   for (const [index, { value }] of entry.rounds.entries()) {
     const ours = mine.rounds[index]?.value;
     if (ours === undefined) continue;
     ratios.push(isRate(workload) ? ours / value : value / ours);
   }
+  if (!ratios.every(Number.isFinite)) return undefined;
   return ratios.length === 0 ? undefined : median(ratios);
 }
 
@@ -93,7 +95,7 @@ export async function compare(workload, sides, servers, tell) {
   for (const side of sides) {
     const reason = workload.takes(side);
     if (reason === undefined) entries.push(new Entry(workload, side, servers));
-    else results.push({ side: side.key, reason });
+    else results.push({ side: side.key, declined: reason });
   }
   for (const entry of entries) {
     tell(`${entry.side.key} …`);

@@ -10,8 +10,8 @@ export const figure = (value) =>
 export const times = (ours) => (ours === undefined ? "" : `× ${figure(ours)}`);
 
 /** What came out for one side, for people who watch. */
-export function line({ unit }, { side, value, ours, jobs, note, p99, wrong, reason }) {
-  if (value === undefined) return `${side}: – (${reason.split("\n")[0]})`;
+export function line({ unit }, { side, value, ours, jobs, note, p99, wrong, reason, declined }) {
+  if (value === undefined) return `${side}: – (${declined ?? reason.split("\n")[0]})`;
   const parts = [`${side}: ${figure(value)} ${unit}`];
   if (ours !== undefined) parts.push(`ours ${times(ours)}`);
   if (p99 !== undefined) parts.push(`p99 ${figure(p99)}`);

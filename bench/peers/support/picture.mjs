@@ -10,7 +10,7 @@ const PANELS = {
   "fleet-50": "4 processes put, 8 handle, 50 at a time",
 };
 const COLUMNS = 2;
-const [WIDTH, LABEL, BAR, ROW, HEAD, GAP] = [450, 180, 180, 20, 40, 24];
+const [WIDTH, LABEL, BAR, ROW, HEAD, GAP] = [470, 200, 180, 20, 40, 24];
 
 const STYLE = `
     text { font: 12px system-ui, sans-serif; fill: #24292f }

@@ -6,7 +6,7 @@ const sized = (full, tiny) => (quick ? tiny : full);
 export const ROUNDS = sized(3, 1);
 /** How long what is measured in a round should take. */
 export const ROUND_MS = sized(1_500, 200);
-export const WARM_UP_MS = sized(400, 50);
+export const WARM_UP_MS = sized(700, 100);
 export const BULK = sized(100_000, 2_000);
 export const BACKLOG = sized(1_000_000, 3_000);
 /** Peers that cannot fill their backlog in this time work on what they have. */
@@ -16,3 +16,5 @@ export const SETTLE_MS = sized(1_500, 300);
 export const IDLE_MS = sized(4_000, 500);
 export const CHURN_JOBS = sized(1_000_000, 3_000);
 export const CHURN_MS = sized(30_000, 1_500);
+/** Jobs of a side whose rate is not known yet. */
+export const FIRST = sized(4_000, 240);

@@ -27,7 +27,7 @@ export const backlogWorkload = {
         put += jobs;
         ids.push(...handled.flatMap((it) => it.ids));
         memory.rate = rateOf(handled.flatMap(({ times }) => times));
-        const wrong = [...wrongIn(put, ids, 0), ...(await wrongLeft(place.keeper, put - ids.length))];
+        const wrong = [...wrongIn(put, ids), ...(await wrongLeft(place.keeper, put - ids.length))];
         next.tell({ value: memory.rate, jobs, wrong, note: `${filled.toLocaleString("en-US")} before them` });
       }
       await place.keeper.close();

@@ -1,6 +1,6 @@
 import { jobsFor } from "../support/adapt.mjs";
 import { wrongIn, wrongLeft } from "../support/exact.mjs";
-import { rateOf, stopAll, untilHandled } from "../support/handled.mjs";
+import { rateOf, stopAll, whileRound } from "../support/handled.mjs";
 import { withPlace } from "../support/place.mjs";
 import { ROUND_MS } from "../support/size.mjs";
 import { onlyWithin } from "./fleet.mjs";
@@ -40,21 +40,16 @@ const fairWorkers = {
       const clients = await start(PROCESSES);
       await keeper.ask("put", { first: 0, count: jobs, lanes: 100, batch: 1_000 });
       await Promise.all(clients.map((client) => client.ask("work", { slots: 1 })));
-      await untilHandled(clients, jobs);
+      await whileRound(clients, jobs);
       const handled = await stopAll(clients);
       const times = handled.flatMap((it) => it.times).sort((a, b) => a - b);
-      const wrong = [
-        ...wrongIn(
-          jobs,
-          handled.flatMap(({ ids }) => ids),
-        ),
-        ...(await wrongLeft(keeper, 0)),
-      ];
+      const ids = handled.flatMap((it) => it.ids);
+      const wrong = [...wrongIn(jobs, ids), ...(await wrongLeft(keeper, jobs - ids.length))];
       await Promise.all(clients.map((client) => client.close()));
       await keeper.close();
       memory.rate = rateOf(times);
       // While they start, the first has all to itself.
-      const [from, to] = [times[Math.floor(jobs * 0.3)], times[Math.floor(jobs * 0.95)]];
+      const [from, to] = [times[Math.floor(times.length * 0.3)], times[Math.floor(times.length * 0.95)]];
       const counts = handled.map((it) => it.times.filter((at) => at >= from && at <= to).length);
       return { value: slowestToFastest(counts), jobs, wrong };
     }),

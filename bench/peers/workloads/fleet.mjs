@@ -1,6 +1,6 @@
 import { jobsFor } from "../support/adapt.mjs";
 import { wrongIn, wrongLeft } from "../support/exact.mjs";
-import { rateOf, stopAll, untilHandled } from "../support/handled.mjs";
+import { rateOf, stopAll, whileRound } from "../support/handled.mjs";
 import { withPlace } from "../support/place.mjs";
 
 const PRODUCERS = 4;
@@ -19,7 +19,7 @@ export async function runFleet({ start }, { first, jobs, atOnce, bytes }) {
   const puts = producers.map((client, index) =>
     client.ask("put", { first: first + index * each, count: each, lanes: atOnce, bytes }),
   );
-  await Promise.all([...puts, untilHandled(consumers, jobs)]);
+  await Promise.all([...puts, whileRound(consumers, jobs)]);
   const handled = await stopAll(consumers);
   await Promise.all([...producers, ...consumers].map((client) => client.close()));
   return handled;
@@ -37,7 +37,7 @@ const fleet = (atOnce, bytes, title) => ({
       const jobs = jobsFor(memory);
       const handled = await runFleet(place, { first: 0, jobs, atOnce, bytes });
       const ids = handled.flatMap((it) => it.ids);
-      const wrong = [...wrongIn(jobs, ids), ...(await wrongLeft(place.keeper, 0))];
+      const wrong = [...wrongIn(jobs, ids), ...(await wrongLeft(place.keeper, jobs - ids.length))];
       await place.keeper.close();
       memory.rate = rateOf(handled.flatMap(({ times }) => times));
       return { value: memory.rate, jobs, wrong };

@@ -29,6 +29,7 @@ export const latencyWorkload = {
         if (id >= warm.count) latencies.push(times[index] - putAt[id - warm.count]);
       });
       const wrong = wrongIn(warm.count + PACED_PUTS, ids);
+      if (ids.length < warm.count + PACED_PUTS) wrong.push(`${warm.count + PACED_PUTS - ids.length} jobs missing`);
       return { value: percentile(latencies, 50), p99: percentile(latencies, 99), jobs: PACED_PUTS, wrong };
     }),
 };

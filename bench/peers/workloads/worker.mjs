@@ -1,6 +1,6 @@
 import { jobsFor } from "../support/adapt.mjs";
 import { wrongIn, wrongLeft } from "../support/exact.mjs";
-import { rateOf, stopAll, untilHandled } from "../support/handled.mjs";
+import { rateOf, stopAll, whileRound } from "../support/handled.mjs";
 import { withPlace } from "../support/place.mjs";
 
 const worker = (slots) => ({
@@ -16,9 +16,11 @@ const worker = (slots) => ({
       await keeper.ask("put", { first: 0, count: jobs, lanes: 100, batch: 1_000 });
       const [consumer] = side.adapter.manyProcesses ? await start() : [keeper];
       await consumer.ask("work", { slots, total: jobs });
-      await untilHandled([consumer], jobs);
+      await whileRound([consumer], jobs);
       const [{ ids, times }] = await stopAll([consumer]);
-      const wrong = side.adapter.anonymous ? [] : [...wrongIn(jobs, ids), ...(await wrongLeft(keeper, 0))];
+      const wrong = side.adapter.anonymous
+        ? []
+        : [...wrongIn(jobs, ids), ...(await wrongLeft(keeper, jobs - ids.length))];
       if (consumer !== keeper) await consumer.close();
       await keeper.close();
       memory.rate = rateOf(times);
