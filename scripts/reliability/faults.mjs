@@ -206,6 +206,13 @@ export const FAULTS = [
     by: ["damage"],
   },
   {
+    name: "locks that are gone, and nobody looks",
+    file: "src/storage/sqlite/held-locks.ts",
+    find: "    return this.#told === undefined;\n",
+    replace: "    return false;\n",
+    by: ["file-reads"],
+  },
+  {
     name: "a client that keeps every request",
     file: "src/storage/sqlite/client.ts",
     find: "    this.#requests.delete(request.command.id);\n",

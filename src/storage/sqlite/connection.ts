@@ -3,6 +3,7 @@ import path from "node:path";
 import { StorageError } from "../../errors.ts";
 import { type Database, type Driver, isConnectionFailure, storageErrorCode, toStorageError } from "./driver.ts";
 import { assertOneLibrary, FileIdentity, prepareFiles } from "./files.ts";
+import { HeldLocks } from "./held-locks.ts";
 import { LONG_LOG_BYTES, Log, type LogState } from "./log.ts";
 import { Reserve } from "./reserve.ts";
 import { assertCompatible, completeSchema, countsAreTriggered, isComplete, migrate } from "./schema.ts";
@@ -20,6 +21,8 @@ export interface ConnectionOptions {
   readonly driver: Driver;
   /** Ends a wait for a lock while opening. */
   readonly cancelled?: () => boolean;
+  /** Hears that the program took SQLite's locks away, and that they are back. */
+  readonly locksLost?: () => void;
 }
 
 /** One SQLite connection: opening and configuring it, its transactions, its WAL. */
@@ -31,6 +34,7 @@ export class Connection {
   readonly log: Log;
   readonly #options: ConnectionOptions;
   readonly #identity: FileIdentity;
+  readonly #locks: HeldLocks;
   /** Tells `assertOneLibrary` that one of the descriptors of the file is ours. */
   #mark: number | undefined;
   #db: Database | undefined;
@@ -56,6 +60,7 @@ export class Connection {
     this.file = file;
     this.doubt = doubt;
     this.#identity = new FileIdentity(this.file);
+    this.#locks = new HeldLocks(this.file);
     assertOneLibrary(this.file, options.driver.name);
     this.space = new Space({ file, reserve: new Reserve(file), freeInFile: () => this.#freeInFile() });
     this.log = new Log({
@@ -86,6 +91,8 @@ export class Connection {
       this.#patiently(() => assertCompatible(db, this.file));
       this.#patiently(() => allowShrinking(db));
       this.#patiently(() => switchToWal(db));
+      // As soon as there is shared memory, and at the latest when there must be.
+      this.#locks.watch();
       db.exec("PRAGMA synchronous = NORMAL");
       // On macOS, a flush that also empties the drive's own cache; elsewhere every flush does, and this does nothing.
       db.exec("PRAGMA fullfsync = ON");
@@ -101,6 +108,7 @@ export class Connection {
       this.#busyMs = BUSY_SLICE_MS;
       this.#fsync = false;
       this.#patiently(() => migrate(db, (work) => inTransaction(db, work)));
+      this.#locks.watch();
       this.#statements = prepareStatements(db);
       // Read before looking: a change that comes in between is noticed by the next transaction.
       const version = this.#readSchemaVersion();
@@ -139,6 +147,7 @@ export class Connection {
   /** Begins a write transaction; `false` when somebody else holds the lock for all of `busyMs`. */
   begin(fsync: boolean, busyMs: number): boolean {
     if (this.#statements === undefined) this.#open();
+    else if (this.#locks.areLost()) this.#lockAgain();
     const db = this.#db as Database;
     if (busyMs !== this.#busyMs) db.exec(`PRAGMA busy_timeout = ${busyMs}`);
     this.#busyMs = busyMs;
@@ -174,7 +183,23 @@ export class Connection {
     const endedAt = performance.now();
     this.commitMs = endedAt - startedAt;
     this.heldMs = endedAt - this.#begunAt;
-    this.log.committed(this.#identity.check());
+    const bytes = this.#identity.check();
+    if (this.#locks.areLost()) this.#lockAgain("unknown");
+    this.log.committed(bytes);
+  }
+
+  /** SQLite takes its locks when it opens the file. Throws if that does not help, or if it came too late for a write. */
+  #lockAgain(outcome?: "unknown"): void {
+    this.close();
+    this.#open();
+    this.#options.locksLost?.();
+    if (outcome === undefined && !this.#locks.areLost()) return;
+    throw new StorageError(
+      "IO",
+      `Something in this process opened and closed ${this.file}-shm, which takes SQLite's locks on it away. Read the ` +
+        "files of a queue from another process, or use `backup`.",
+      { outcome: outcome ?? "failed" },
+    );
   }
 
   /** Ends the transaction if it still stands. */
@@ -216,6 +241,7 @@ export class Connection {
   /** Throws if the files are no longer ours. Each commit looks by itself. */
   checkFiles(): void {
     this.log.seen(this.#identity.check());
+    if (this.#locks.areLost()) this.#lockAgain();
   }
 
   #lookForForeignCommit(): void {
@@ -267,6 +293,7 @@ export class Connection {
     this.#dataVersion = -1;
     this.#db = undefined;
     this.#statements = undefined;
+    this.#locks.forget();
     try {
       db?.close();
     } finally {

@@ -172,7 +172,7 @@ export function assertOneLibrary(file: string, driver: "node:sqlite" | "better-s
   const maps = fs.readFileSync("/proc/self/maps", "utf8");
   const libraries = new Set(maps.match(/\/\S*(?:sqlite\S*\.node|libsqlite3\S*)$/gm) ?? []);
   if (libraries.size + (driver === "node:sqlite" ? 1 : 0) < 2) return;
-  if (descriptorsOf(file) > descriptorsOf(path.dirname(file))) {
+  if (descriptorsOf(file).length > descriptorsOf(path.dirname(file)).length) {
     throw new StorageError(
       "BAD_LOCATION",
       `${file} is already open in this process through another SQLite library, and the two do not see each other's ` +
@@ -181,14 +181,14 @@ export function assertOneLibrary(file: string, driver: "node:sqlite" | "better-s
   }
 }
 
-function descriptorsOf(target: string): number {
+/** Those of this process by which it has the file open. */
+export function descriptorsOf(target: string): string[] {
   const wanted = fs.statSync(target);
-  const found = fs.readdirSync("/proc/self/fd").filter((fd) => {
+  return fs.readdirSync("/proc/self/fd").filter((fd) => {
     try {
       return isSame(fs.statSync(`/proc/self/fd/${fd}`, { throwIfNoEntry: false }), wanted);
     } catch {
       return false; // closed meanwhile, or not ours to see
     }
   });
-  return found.length;
 }

@@ -54,7 +54,8 @@ function open(directory: string, port: MessagePort, signals: Int32Array, gauges:
   try {
     const driver = loadDriver();
     const cancelled = (): boolean => Atomics.load(signals, SIGNAL.end) !== END.no;
-    const connection = new Connection({ directory, driver, cancelled });
+    const locksLost = (): void => post({ kind: "ready", warnings: [lostLocks(directory)] });
+    const connection = new Connection({ directory, driver, cancelled, locksLost });
     const engine = new Engine({ connection, post, signals, gauges, clock: Date.now, monotonic: monotonicMs });
     post({ kind: "ready", warnings: warningsOf(driver, connection) });
     return engine;
@@ -70,6 +71,13 @@ function warningsOf(driver: Driver, { doubt }: Connection): WarningOnWire[] {
   const unsafe = unsafeSqlite(driver);
   if (unsafe !== undefined) warnings.push({ code: "LOCALQUEUE_UNSAFE_SQLITE", message: unsafe });
   return warnings;
+}
+
+function lostLocks(directory: string): WarningOnWire {
+  const message =
+    `This program opened and closed localqueue.db-shm in ${directory}, which takes SQLite's locks on it away: commits of ` +
+    "any process may be lost. Read the files of a queue from another process, or use `backup`.";
+  return { code: "LOCALQUEUE_LOCKS_LOST", message };
 }
 
 function pump(engine: Engine, port: MessagePort, signals: Int32Array, gauges: Gauges): void {
