@@ -208,7 +208,7 @@ export const FAULTS = [
   {
     name: "locks that are gone, and nobody looks",
     file: "src/storage/sqlite/held-locks.ts",
-    find: "    return this.#told === undefined;\n",
+    find: "    this.#nextLookAt = now + LOST_MS;\n    return true;\n",
     replace: "    return false;\n",
     by: ["file-reads"],
   },

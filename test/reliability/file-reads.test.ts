@@ -51,11 +51,10 @@ async function round(seed: number, layer: Layer, { look, inProcess, takesLocks, 
   const { history, ...findings } = await workOffAndCheck({ ...scene, queues: ["jobs"] });
   const hit = unexplained(history, () => false);
   if (takesLocks) {
-    // It is noticed. A transaction that was under way may have met that of somebody else, and no other.
+    // It is noticed. Transactions that were under way until then may have met those of somebody else.
     expect(warnings).toContain("LOCALQUEUE_LOCKS_LOST");
     layer.count("calls that were hit", hit.length);
     layer.count("commits that were lost", findings.violations.length);
-    expect(findings.violations.length).toBeLessThanOrEqual(Number(looks));
   } else {
     expect(warnings).toEqual([]);
     assertValid(findings);

@@ -183,23 +183,14 @@ export class Connection {
     const endedAt = performance.now();
     this.commitMs = endedAt - startedAt;
     this.heldMs = endedAt - this.#begunAt;
-    const bytes = this.#identity.check();
-    if (this.#locks.areLost()) this.#lockAgain("unknown");
-    this.log.committed(bytes);
+    this.log.committed(this.#identity.check());
   }
 
-  /** SQLite takes its locks when it opens the file. Throws if that does not help, or if it came too late for a write. */
-  #lockAgain(outcome?: "unknown"): void {
+  /** SQLite takes its locks when it opens the file. */
+  #lockAgain(): void {
     this.close();
     this.#open();
     this.#options.locksLost?.();
-    if (outcome === undefined && !this.#locks.areLost()) return;
-    throw new StorageError(
-      "IO",
-      `Something in this process opened and closed ${this.file}-shm, which takes SQLite's locks on it away. Read the ` +
-        "files of a queue from another process, or use `backup`.",
-      { outcome: outcome ?? "failed" },
-    );
   }
 
   /** Ends the transaction if it still stands. */

@@ -5,6 +5,10 @@ import { descriptorsOf } from "./files.ts";
 const LAST_LOCKED_BYTE = " 128\n";
 /** What the system tells of a descriptor, with the most locks that one can have. */
 const TOLD_BYTES = 1024;
+/** A look takes some microseconds, a tenth of a short transaction. */
+const LOOK_MS = 10;
+/** They do not come back as long as another thread of this process has the file open, and opening it anew takes time. */
+const LOST_MS = 1000;
 
 /**
  * Whether SQLite still has its locks on the shared memory. When a program closes a file, the system takes all locks of
@@ -17,6 +21,7 @@ export class HeldLocks {
   /** From which it can be read what the system knows of the descriptor of SQLite that has the locks. */
   #told: number | undefined;
   #wereSeen = false;
+  #nextLookAt = 0;
 
   constructor(database: string) {
     this.#file = `${database}-shm`;
@@ -38,12 +43,17 @@ export class HeldLocks {
     this.#wereSeen ||= this.#told !== undefined;
   }
 
-  /** Whether they were seen once, and are not there now. */
+  /** Whether they were seen once, and are not there now; looks now and then. */
   areLost(): boolean {
-    if (!this.#wereSeen || (this.#told !== undefined && this.#tellsOfLock(this.#told))) return false;
+    const now = performance.now();
+    if (!this.#wereSeen || now < this.#nextLookAt) return false;
+    this.#nextLookAt = now + LOOK_MS;
+    if (this.#told !== undefined && this.#tellsOfLock(this.#told)) return false;
     // SQLite may have them by another descriptor of its own meanwhile.
     this.watch();
-    return this.#told === undefined;
+    if (this.#told !== undefined) return false;
+    this.#nextLookAt = now + LOST_MS;
+    return true;
   }
 
   /** To be called when the connection is closed. */
