@@ -1,11 +1,7 @@
 // What putting costs, one after the other and with many calls under way.
-import { performance } from "node:perf_hooks";
-import { assertStats } from "./support/exact.mjs";
 import { tellChecked, tellRatio } from "./support/figures.mjs";
 import { perSecond, time } from "./support/format.mjs";
-import { withLimit } from "./support/limit.mjs";
-import { payload, payloadBytes } from "./support/payload.mjs";
-import { inLanes, withNewQueue } from "./support/queue.mjs";
+import { timeOfLimitedPuts, timeOfPuts } from "./support/put-times.mjs";
 import { alternate } from "./support/rounds.mjs";
 import { sized } from "./support/size.mjs";
 
@@ -15,43 +11,11 @@ import { sized } from "./support/size.mjs";
  */
 const warmUp = (lanes) => (lanes === 1 ? sized(5_000, 100) : sized(30_000, 200));
 
-/** How long so many puts take, in milliseconds, with so many of them under way at any time. */
-function own(fsync, lanes, jobs) {
-  return withNewQueue({ fsync }, async (queue) => {
-    const put = (count) => {
-      let left = count;
-      return inLanes(
-        lanes,
-        () => left-- > 0,
-        () => queue.put(payload),
-      );
-    };
-    await put(warmUp(lanes));
-    const start = performance.now();
-    await put(jobs);
-    const took = performance.now() - start;
-    await assertStats(queue, { ready: warmUp(lanes) + jobs });
-    return took;
-  });
-}
-
-/** The same, with so many in each transaction. */
-function limit(fsync, perTransaction, jobs) {
-  return withLimit({ fsync }, (file) => {
-    const put = (count) => {
-      for (let done = 0; done < count; done += perTransaction) file.put(payloadBytes, perTransaction);
-    };
-    put(warmUp(perTransaction));
-    const start = performance.now();
-    put(jobs);
-    return performance.now() - start;
-  });
-}
-
-function measure(fsync, atOnce, jobs) {
+function measure(fsync, lanes, jobs) {
+  const work = { fsync, lanes, warmUp: warmUp(lanes), jobs };
   return alternate(
-    () => own(fsync, atOnce, jobs),
-    () => limit(fsync, atOnce, jobs),
+    () => timeOfPuts(work),
+    () => timeOfLimitedPuts(work),
   );
 }
 
