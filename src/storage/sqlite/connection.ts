@@ -21,7 +21,7 @@ export interface ConnectionOptions {
   readonly driver: Driver;
   /** Ends a wait for a lock while opening. */
   readonly cancelled?: () => boolean;
-  /** Hears that the program took SQLite's locks away, and that they are back. */
+  /** Hears that the program took SQLite's locks away, and that the file was opened anew. */
   readonly locksLost?: () => void;
 }
 
@@ -232,7 +232,7 @@ export class Connection {
   /** Throws if the files are no longer ours. Each commit looks by itself. */
   checkFiles(): void {
     this.log.seen(this.#identity.check());
-    if (this.#locks.areLost()) this.#lockAgain();
+    if (this.#statements !== undefined && this.#locks.areLost()) this.#lockAgain();
   }
 
   #lookForForeignCommit(): void {

@@ -37,10 +37,13 @@ export class HeldLocks {
         if (this.#told === undefined && this.#tellsOfLock(told)) this.#told = told;
         else fs.closeSync(told);
       }
-    } catch {
+    } catch (error) {
       // Then nobody can tell.
+      if ((error as NodeJS.ErrnoException).code !== "ENOENT") this.#wereSeen = false;
     }
-    this.#wereSeen ||= this.#told !== undefined;
+    if (this.#told === undefined) return;
+    this.#wereSeen = true;
+    this.#nextLookAt = 0;
   }
 
   /** Whether they were seen once, and are not there now; looks now and then. */
@@ -51,7 +54,7 @@ export class HeldLocks {
     if (this.#told !== undefined && this.#tellsOfLock(this.#told)) return false;
     // SQLite may have them by another descriptor of its own meanwhile.
     this.watch();
-    if (this.#told !== undefined) return false;
+    if (this.#told !== undefined || !this.#wereSeen) return false;
     this.#nextLookAt = now + LOST_MS;
     return true;
   }
