@@ -27,13 +27,10 @@ test.runIf(process.platform === "linux")(
     for (let times = 1; times <= 3; times++) {
       readSharedMemory();
       // Well before the second for which nobody looks where they do not come back.
-      await until(
-        () => {
-          write();
-          return alarms() === times;
-        },
-        { withinMs: 800 },
-      );
+      await until(() => {
+        write();
+        return alarms() === times;
+      }, 800);
     }
   },
 );
