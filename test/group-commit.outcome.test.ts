@@ -208,6 +208,46 @@ test("a lease that ended at the same moment before its extension is no sign that
   expect(engine.stored()).toEqual(["job", "with it"]);
 });
 
+describe("a lease that somebody else ended in the very millisecond of a COMMIT that failed", () => {
+  const MOVED = "UPDATE messages SET receipt = NULL, lease_until = NULL";
+
+  function failBeside(foreign: (now: number) => string): { ack: Call; nack: Call; put: Call; engine: TestEngine } {
+    const { engine, driver } = openFaulty();
+    engine.putMany(["one", "two"]);
+    const claim = engine.claim({ limit: 2 });
+    engine.run();
+    const [one, two] = claim.claimed as [Delivery, Delivery];
+    driver.plant({ at: "COMMIT", error: FAILED_FSYNC, really: "rolls back" });
+    const now = engine.clock.wall;
+    driver.plant({ at: "BEGIN IMMEDIATE", after: 1, strikes: () => engine.foreign(foreign(now)) });
+    const ack = engine.ack(one);
+    const nack = engine.settle(two, {
+      event: "nack",
+      delayMs: 0,
+      lastError: "no",
+      exhaustedReason: "retries_exhausted",
+    });
+    const put = engine.put("three");
+    engine.run();
+    return { ack, nack, put, engine };
+  }
+
+  test("is no sign that its job was acknowledged", () => {
+    const { ack, nack, put, engine } = failBeside(
+      (now) => `${MOVED}, status = 3, updated_at = ${now} WHERE id IN (1, 2)`,
+    );
+    expect([ack, nack].map(({ answer }) => answer?.refused)).toEqual(["lost", "lost"]);
+    expect(put.put).toEqual([{ id: 3, inserted: true }]);
+    expect(engine.stored()).toEqual(["one", "two", "three"]);
+  });
+
+  test("confirms nothing that came with it, where it looks the same", () => {
+    const { put, engine } = failBeside((now) => `${MOVED}, status = 0, updated_at = ${now} WHERE id = 2`);
+    expect(put.error).toMatchObject({ outcome: "unknown" });
+    expect(engine.stored()).toEqual(["one", "two"]);
+  });
+});
+
 test("a conflict with an event whose COMMIT fails is none: they are told the same", () => {
   const { engine, driver, lease } = openWithLease();
   driver.plant({ at: "COMMIT", error: FAILED_FSYNC });

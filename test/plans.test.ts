@@ -54,7 +54,7 @@ const ACCESS: Readonly<Record<StatementName, readonly string[]>> = {
   count: [],
   mark: [],
   wasPut: [PRIMARY_KEY],
-  wasSettled: [PRIMARY_KEY],
+  hasMoved: [PRIMARY_KEY],
   isHeld: [PRIMARY_KEY],
   isHeldUntil: [PRIMARY_KEY],
   aheadLeased: ["localqueue_leased"],

@@ -1,3 +1,4 @@
+import type { Sign } from "./group-commit.ts";
 import type { Outbox } from "./outbox.ts";
 import type { AlterCommand } from "./protocol.ts";
 import { CommandStep } from "./steps.ts";
@@ -37,13 +38,13 @@ export class AlterStep extends CommandStep<AlterCommand> {
     }
   }
 
-  override confirmed(transitions: Transitions): boolean | undefined {
+  override confirmed(transitions: Transitions): Sign {
     if (!this.#changed) return undefined;
     const { origin, verb, job } = this.command;
     // A row that is gone may have been deleted by somebody else since.
     if (verb !== "replay") return transitions.exists(job) ? false : undefined;
     if (transitions.isFailed(origin.queue, job)) return false;
-    return transitions.wasSettled({ id: job, receipt: "" }, this.#now) ? true : undefined;
+    return transitions.hasMoved(job, "ready", this.#now) ? "likely" : undefined;
   }
 
   override succeed(): void {

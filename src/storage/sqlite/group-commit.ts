@@ -19,11 +19,14 @@ export interface Step {
    * After a COMMIT that failed: `true` if the effect is in the file all the same, `false` if it certainly is not;
    * `undefined` if there is no telling, for instance because a later step, or somebody else, has changed the row since.
    */
-  confirmed(transitions: Transitions): boolean | undefined;
+  confirmed(transitions: Transitions): Sign;
   /** The effect is durable: answers. */
   succeed(): void;
   fail(error: StorageError): void;
 }
+
+/** `"likely"`: the effect is in the file, but somebody else may have had the same one in the same millisecond. */
+export type Sign = boolean | "likely" | undefined;
 
 /** To be tried once more. */
 interface Again {
@@ -170,7 +173,7 @@ export class GroupCommit {
   }
 
   /**
-   * What can be seen of a batch whose COMMIT failed; `undefined` when nobody could look. The transaction that looks
+   * What can be seen of a batch whose COMMIT failed; `undefined` when nobody could look, or what is seen contradicts itself. The transaction that looks
    * also writes and commits, which overwrites the frames that the failed one may have left in the WAL: they cannot come
    * true later.
    */
@@ -183,7 +186,10 @@ export class GroupCommit {
       const signs = steps.map((step) => step.confirmed(this.#transitions));
       this.#transitions.mark();
       this.#connection.commit();
-      return signs.includes(true) ? "done" : signs.includes(false) ? "undone" : "no sign";
+      if (signs.includes(true)) return "done";
+      const isLikely = signs.includes("likely");
+      if (signs.includes(false)) return isLikely ? undefined : "undone";
+      return isLikely ? "done" : "no sign";
     } catch (error) {
       this.#rollback(true);
       return this.#connection.space.relieves(error, []) ? this.#verify(steps, fsync) : undefined;

@@ -102,7 +102,7 @@ export type StatementName =
   | "count"
   | "mark"
   | "wasPut"
-  | "wasSettled"
+  | "hasMoved"
   | "isHeld"
   | "isHeldUntil"
   | "aheadLeased"
@@ -274,7 +274,7 @@ export const SQL: Readonly<Record<StatementName, string>> = {
 
   wasPut: `SELECT 1 AS yes FROM messages WHERE id = :id AND queue = :queue AND created_at = :now AND job_id IS :jobId
     AND payload = CAST(:payload AS BLOB)`,
-  wasSettled: `SELECT 1 AS yes FROM messages WHERE id = :id AND status <> 1 AND updated_at = :now`,
+  hasMoved: "SELECT 1 AS yes FROM messages WHERE id = :id AND status = :status AND updated_at = :now",
   isHeld: `SELECT 1 AS yes FROM messages WHERE id = :id AND status = 1 AND receipt = :receipt`,
   isHeldUntil: `SELECT 1 AS yes FROM messages WHERE id = :id AND status = 1 AND receipt = :receipt AND lease_until = :until`,
 

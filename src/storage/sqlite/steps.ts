@@ -3,7 +3,7 @@ import type { JobState } from "../../state.ts";
 import type { Delivery, Enqueued } from "../storage.ts";
 import { type ClaimContext, deliver, type Waiter } from "./claims.ts";
 import type { Conflict } from "./fan-out.ts";
-import type { Step } from "./group-commit.ts";
+import type { Sign, Step } from "./group-commit.ts";
 import type { HeldLease } from "./leases.ts";
 import type { Outbox } from "./outbox.ts";
 import type { Command, ExtendCommand, NewJob, PutCommand, ReclaimCommand, SettleCommand } from "./protocol.ts";
@@ -41,7 +41,7 @@ export abstract class CommandStep<C extends Command = Command> implements Step {
   }
 
   abstract execute(transitions: Transitions): void;
-  abstract confirmed(transitions: Transitions): boolean | undefined;
+  abstract confirmed(transitions: Transitions): Sign;
   abstract succeed(): void;
 
   fail(error: StorageError): void {
@@ -146,10 +146,10 @@ export class SettleStep extends CommandStep<SettleCommand> {
     this.#state = transitions.settle(origin.queue, lease, move, this.#now);
   }
 
-  override confirmed(transitions: Transitions): boolean | undefined {
+  override confirmed(transitions: Transitions): Sign {
     if (this.#state === undefined || this.#conflict !== undefined) return undefined;
     if (transitions.isHeld(this.command.lease)) return false;
-    return transitions.wasSettled(this.command.lease, this.#now) ? true : undefined;
+    return transitions.hasMoved(this.command.lease.id, this.#state, this.#now) ? "likely" : undefined;
   }
 
   override succeed(): void {

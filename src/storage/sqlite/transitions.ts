@@ -295,9 +295,9 @@ export class Transitions {
     return this.#sql.wasPut.get({ id, queue, now, jobId, payload }) !== undefined;
   }
 
-  /** Whether a delivery that was held has been ended at that very moment. */
-  wasSettled({ id }: Lease, now: number): boolean {
-    return this.#sql.wasSettled.get({ id, now }) !== undefined;
+  /** Whether a job came into a state at that very moment, whoever moved it. */
+  hasMoved(id: number, to: JobState, now: number): boolean {
+    return this.#sql.hasMoved.get({ id, status: STATES.indexOf(to), now }) !== undefined;
   }
 
   isHeld({ id, receipt }: Lease, until?: number): boolean {
