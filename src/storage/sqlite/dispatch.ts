@@ -1,5 +1,6 @@
 import type { Enqueued } from "../storage.ts";
 import type { Conflict } from "./fan-out.ts";
+import type { Sign } from "./group-commit.ts";
 import type { Outbox } from "./outbox.ts";
 import type { DispatchCommand, NewEvent } from "./protocol.ts";
 import { CommandStep } from "./steps.ts";
@@ -32,13 +33,13 @@ export class DispatchStep extends CommandStep<DispatchCommand> {
     });
   }
 
-  override confirmed(transitions: Transitions): boolean | undefined {
+  override confirmed(transitions: Transitions): Sign {
     for (const [index, outcomes] of this.#dispatched.entries()) {
       const event = this.command.events[index] as NewEvent;
       const first = outcomes.findIndex(({ inserted }) => inserted);
       if (first < 0) continue;
       const { id } = outcomes[first] as Enqueued;
-      return transitions.wasPut(event.queues[first] as string, id, event, this.#now);
+      return transitions.wasPut(event.queues[first] as string, id, event, this.#now) ? "likely" : false;
     }
     return undefined;
   }

@@ -1,5 +1,5 @@
 import type { StorageError } from "../../errors.ts";
-import type { Step } from "./group-commit.ts";
+import type { Sign, Step } from "./group-commit.ts";
 import { PUT_ROWS } from "./statements.ts";
 import { PutStep } from "./steps.ts";
 import type { Transitions } from "./transitions.ts";
@@ -22,7 +22,7 @@ class JoinedPuts implements Step {
     PutStep.executeAll(this.parts, transitions);
   }
 
-  confirmed(transitions: Transitions): boolean | undefined {
+  confirmed(transitions: Transitions): Sign {
     const signs = this.parts.map((part) => part.confirmed(transitions));
     return signs.includes(true) ? true : signs.includes(false) ? false : undefined;
   }

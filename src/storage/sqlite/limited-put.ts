@@ -1,4 +1,5 @@
 import type { StorageError } from "../../errors.ts";
+import type { Sign } from "./group-commit.ts";
 import type { Outbox } from "./outbox.ts";
 import type { NewJob, Origin, PutCommand } from "./protocol.ts";
 import { lockedOut } from "./refusals.ts";
@@ -82,7 +83,7 @@ export class LimitedPutStep extends PutStep {
     return this.endsAt > this.#line.now() ? "waits" : "full";
   }
 
-  override confirmed(transitions: Transitions): boolean | undefined {
+  override confirmed(transitions: Transitions): Sign {
     return this.#verdict === "put" ? super.confirmed(transitions) : undefined;
   }
 

@@ -89,12 +89,14 @@ export class PutStep extends CommandStep<PutCommand> {
     }
   }
 
-  override confirmed(transitions: Transitions): boolean | undefined {
+  override confirmed(transitions: Transitions): Sign {
     const index = this.#enqueued.findIndex(({ inserted }) => inserted);
     if (index < 0) return undefined;
     const { id } = this.#enqueued[index] as Enqueued;
-    const { origin, entries } = this.command;
-    return transitions.wasPut(origin.queue, id, entries[index] as NewJob, this.#now);
+    const job = this.command.entries[index] as NewJob;
+    if (!transitions.wasPut(this.command.origin.queue, id, job, this.#now)) return false;
+    // Others put the same job under the same name, that is what it has one for.
+    return job.jobId === null ? true : "likely";
   }
 
   override succeed(): void {
