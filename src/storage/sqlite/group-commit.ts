@@ -173,9 +173,9 @@ export class GroupCommit {
   }
 
   /**
-   * What can be seen of a batch whose COMMIT failed; `undefined` when nobody could look, or what is seen contradicts itself. The transaction that looks
-   * also writes and commits, which overwrites the frames that the failed one may have left in the WAL: they cannot come
-   * true later.
+   * What can be seen of a batch whose COMMIT failed; `undefined` when nobody could look, or what is seen contradicts
+   * itself. The transaction that looks also writes and commits, which overwrites the frames that the failed one may have
+   * left in the WAL: they cannot come true later.
    */
   #verify(steps: readonly Step[], fsync: boolean): Finding | undefined {
     try {
