@@ -47,7 +47,7 @@ describe("vacuum", () => {
   test("is refused while a job of any queue in the file is being processed", async () => {
     const directory = tempDirectory();
     const queue = openQueue({ directory });
-    const other = openQueue({ directory, name: "other", leaseMs: 300 });
+    const other = openQueue({ directory, name: "other" });
     await other.put("a job");
     const job = await other.get();
     const error = await rejection(queue.vacuum());
@@ -56,7 +56,7 @@ describe("vacuum", () => {
     await job.nack();
     await queue.vacuum();
     // A lease that has run out holds nobody.
-    await other.get();
+    await openQueue({ directory, name: "other", leaseMs: 300 }).get();
     await until(async () => (await rejection(queue.vacuum().then(() => Promise.reject("done")))) === "done");
   });
 
