@@ -87,12 +87,17 @@ export class RecordedQueue {
   /** Takes a job as a worker does, whose lease is renewed; `undefined` = there was none. */
   async take(slot, waitMs) {
     const call = { f: "claim", queue: this.queue, limit: 1, leaseMs: this.#leaseMs, renews: true };
+    let started = false;
     const delivery = await this.#record(
       call,
       () => this.#consumer.claim(slot, { waitMs }),
-      (one) => deliveriesOf(one ? [one] : []),
+      (one) => {
+        started = one !== undefined && this.#consumer.start(slot, one);
+        // What this process was too slow to start is given to others.
+        return started || one === undefined ? deliveriesOf(one ? [one] : []) : { deliveries: [], dropped: [one.id] };
+      },
     );
-    return delivery && this.#consumer.start(slot, delivery) ? delivery : undefined;
+    return started ? delivery : undefined;
   }
 
   consume(slots, leaseMs) {
