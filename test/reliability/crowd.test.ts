@@ -1,11 +1,10 @@
-import { mkdirSync, rmSync } from "node:fs";
-import path from "node:path";
+import { rmSync } from "node:fs";
 import { expect, test } from "vitest";
 import { Program } from "../support/program.ts";
 import { Random } from "../support/random.mjs";
-import { tempDirectory } from "../support/temp.ts";
 import type { Entry } from "./support/history.ts";
 import { Layer } from "./support/size.ts";
+import { newStage } from "./support/stage.ts";
 import { assertValid, historyOf, unexplained, workOffAndCheck } from "./support/work-off.ts";
 
 const PROCESSES = 64;
@@ -32,9 +31,7 @@ function slowest(history: readonly Entry[]): { first: number; later: number } {
 
 async function round(seed: number, layer: Layer): Promise<void> {
   const random = new Random(seed);
-  const directory = tempDirectory();
-  const scene = { location: path.join(directory, "queue"), histories: path.join(directory, "histories") };
-  mkdirSync(scene.histories);
+  const scene = newStage();
   const input = { ...scene, jobs: layer.isCampaign ? 20 : 5, leaseMs: LEASE_MS };
   const crowd = Array.from({ length: PROCESSES }, () => new Program("../reliability/programs/crowd.mjs", input));
   await Promise.all(crowd.map((program) => program.hears("started", PATIENCE_MS)));
@@ -62,7 +59,7 @@ async function round(seed: number, layer: Layer): Promise<void> {
   layer.count("slowest later call ms", waited.later);
   expect(waited.first).toBeLessThan(LONGEST_MS.first);
   expect(waited.later).toBeLessThan(LONGEST_MS.later);
-  rmSync(directory, { recursive: true });
+  rmSync(scene.directory, { recursive: true });
 }
 
 test("many more processes than processors share a file: each gets its turn, and each job is done once, though some die", async () => {

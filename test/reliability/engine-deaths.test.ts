@@ -1,10 +1,9 @@
-import { mkdirSync, rmSync } from "node:fs";
-import path from "node:path";
+import { rmSync } from "node:fs";
 import { expect, test } from "vitest";
 import { Program } from "../support/program.ts";
 import { sabotagedEngine } from "../support/sabotaged.ts";
-import { tempDirectory } from "../support/temp.ts";
 import { Layer } from "./support/size.ts";
+import { newStage } from "./support/stage.ts";
 import { assertValid, unexplained, workOffAndCheck } from "./support/work-off.ts";
 
 const DEATHS = 12;
@@ -34,9 +33,7 @@ const SABOTAGE = `
   };`;
 
 async function round(seed: number, layer: Layer): Promise<void> {
-  const directory = tempDirectory();
-  const scene = { location: path.join(directory, "queue"), histories: path.join(directory, "histories") };
-  mkdirSync(scene.histories);
+  const scene = newStage();
   const root = sabotagedEngine(SABOTAGE);
   const input = { ...scene, seed, deletes: false, limit: 40 };
   const program = new Program(
@@ -58,7 +55,7 @@ async function round(seed: number, layer: Layer): Promise<void> {
   const hit = unexplained(history, ({ f }) => f === "claim" || f === "put");
   layer.count("calls that were hit", hit.length);
   expect(hit.filter((call) => !/: (info|fail) IO$/.test(call))).toEqual([]);
-  rmSync(directory, { recursive: true });
+  rmSync(scene.directory, { recursive: true });
 }
 
 test("however often an engine's thread dies, its process goes on, its callers are told, and nothing is lost", async () => {

@@ -1,12 +1,12 @@
-import { existsSync, mkdirSync, rmSync, writeFileSync } from "node:fs";
+import { existsSync, rmSync, writeFileSync } from "node:fs";
 import path from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { expect, test } from "vitest";
 import { Program } from "../support/program.ts";
 import { Random } from "../support/random.mjs";
-import { tempDirectory } from "../support/temp.ts";
 import { until } from "../support/until.ts";
 import { Layer } from "./support/size.ts";
+import { newStage } from "./support/stage.ts";
 import { assertValid, historyOf, type Scene, unexplained, workOffAndCheck } from "./support/work-off.ts";
 
 const LIBRARIES = ["x86_64", "aarch64"].map((arch) => `/usr/lib/${arch}-linux-gnu/faketime/libfaketime.so.1`);
@@ -44,15 +44,8 @@ function isSeen(scene: Scene, seconds: number): boolean {
 
 async function round(seed: number, layer: Layer): Promise<void> {
   const random = new Random(seed);
-  const directory = tempDirectory();
-  const scene = {
-    location: path.join(directory, "queue"),
-    histories: path.join(directory, "histories"),
-    queues: QUEUES,
-    setClocks: true,
-  };
-  mkdirSync(scene.histories);
-  const clock = new Clock(directory);
+  const scene = { ...newStage(), queues: QUEUES, setClocks: true };
+  const clock = new Clock(scene.directory);
   const input = { ...scene, seed, deletes: false, limit: 40 };
   const start = (number: number): Program =>
     new Program("../reliability/programs/load.mjs", { ...input, number }, { env: clock.env });
@@ -79,7 +72,7 @@ async function round(seed: number, layer: Layer): Promise<void> {
   for (const [what, n] of Object.entries(counts)) layer.count(what, n);
   assertValid({ counts, ...findings });
   expect(unexplained(history, ({ f }) => f === "claim" || f === "put")).toEqual([]);
-  rmSync(directory, { recursive: true });
+  rmSync(scene.directory, { recursive: true });
 }
 
 test("however often the clock is set, nothing is lost, nothing is done by two at once, and nothing is stuck", async () => {

@@ -1,11 +1,10 @@
-import { mkdirSync, rmSync } from "node:fs";
-import path from "node:path";
+import { rmSync } from "node:fs";
 import { setTimeout as sleep } from "node:timers/promises";
 import { expect, test } from "vitest";
 import { Program } from "../support/program.ts";
 import { Random } from "../support/random.mjs";
-import { tempDirectory } from "../support/temp.ts";
 import { Layer } from "./support/size.ts";
+import { newStage } from "./support/stage.ts";
 import { assertValid, unexplained, workOffAndCheck } from "./support/work-off.ts";
 
 const SECONDS = 2;
@@ -32,9 +31,7 @@ const LOOKS: readonly Look[] = [
 
 async function round(seed: number, layer: Layer, { look, inProcess, takesLocks, freesFiles }: Look): Promise<void> {
   const random = new Random(seed);
-  const directory = tempDirectory();
-  const scene = { location: path.join(directory, "queue"), histories: path.join(directory, "histories") };
-  mkdirSync(scene.histories);
+  const scene = newStage();
   const start = (more: object): Program =>
     new Program("../reliability/programs/file-reads.mjs", { ...scene, seed: random.below(1e6), puts: true, ...more });
   const looker = start({ look, everyMs: EVERY_MS, puts: inProcess });
@@ -61,7 +58,7 @@ async function round(seed: number, layer: Layer, { look, inProcess, takesLocks, 
   }
   const codes = [...(takesLocks ? ["IO"] : []), ...(freesFiles ? ["FILE_REPLACED"] : [])];
   expect(hit.filter((call) => !codes.some((code) => call.endsWith(code)))).toEqual([]);
-  rmSync(directory, { recursive: true });
+  rmSync(scene.directory, { recursive: true });
 }
 
 test("a program that looks at the files of its queue does no harm, or is warned and goes on with new locks", async () => {

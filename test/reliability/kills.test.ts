@@ -1,13 +1,12 @@
-import { mkdirSync, rmSync } from "node:fs";
-import path from "node:path";
+import { rmSync } from "node:fs";
 import { setTimeout as sleep } from "node:timers/promises";
 import { expect, test } from "vitest";
 import { select } from "../support/inspect.ts";
 import { type Message, Program } from "../support/program.ts";
 import { Random } from "../support/random.mjs";
-import { tempDirectory } from "../support/temp.ts";
 import type { Call } from "./support/history.ts";
 import { Layer } from "./support/size.ts";
+import { newStage } from "./support/stage.ts";
 import { assertValid, unexplained, workOffAndCheck } from "./support/work-off.ts";
 
 const PROCESSES = 4;
@@ -85,9 +84,7 @@ function isImpatient(call: Call): boolean {
 
 async function round(seed: number, layer: Layer): Promise<void> {
   const random = new Random(seed);
-  const directory = tempDirectory();
-  const scene = { location: path.join(directory, "queue"), histories: path.join(directory, "histories") };
-  mkdirSync(scene.histories);
+  const scene = newStage();
   const crowd = new Crowd({ ...scene, seed, deletes: seed % 2 === 0, limit: LIMIT }, layer);
   await Promise.all(crowd.alive.map((program) => program.hears("running")));
   layer.planned(KILLS);
@@ -110,7 +107,7 @@ async function round(seed: number, layer: Layer): Promise<void> {
   for (const [what, n] of Object.entries(counts)) layer.count(what, n);
   assertValid({ counts, ...findings });
   expect(unexplained(history, isImpatient)).toEqual([]);
-  rmSync(directory, { recursive: true });
+  rmSync(scene.directory, { recursive: true });
 }
 
 test("processes that are killed at random lose nothing, do nothing twice, and leave a sound file", async () => {

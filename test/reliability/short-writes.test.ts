@@ -1,13 +1,13 @@
 import { execFileSync } from "node:child_process";
-import { mkdirSync, readFileSync, rmSync, statSync } from "node:fs";
+import { readFileSync, rmSync, statSync } from "node:fs";
 import path from "node:path";
 import { SimpleQueue } from "localqueue";
 import { expect, test } from "vitest";
 import { Program } from "../support/program.ts";
 import { Random } from "../support/random.mjs";
-import { tempDirectory } from "../support/temp.ts";
 import { until } from "../support/until.ts";
 import { Layer } from "./support/size.ts";
+import { newStage, type Stage } from "./support/stage.ts";
 import { assertValid, historyOf, unexplained, workOffAndCheck } from "./support/work-off.ts";
 
 const FAULTS = 6;
@@ -65,9 +65,7 @@ class Limited {
   }
 }
 
-interface Scene {
-  readonly location: string;
-  readonly histories: string;
+interface Scene extends Stage {
   readonly random: Random;
   readonly layer: Layer;
 }
@@ -95,21 +93,14 @@ async function strike(process: Limited, target: keyof typeof TARGETS, { location
 
 async function round(seed: number, layer: Layer): Promise<void> {
   const random = new Random(seed);
-  const directory = tempDirectory();
-  const scene = {
-    location: path.join(directory, "queue"),
-    histories: path.join(directory, "histories"),
-    random,
-    layer,
-  };
-  mkdirSync(scene.histories);
+  const scene = { ...newStage(), random, layer };
   const input = { location: scene.location, histories: scene.histories, fsync: random.chance(0.5) };
   // Somebody else who keeps it open, so that the log stays when a connection is opened anew.
   await using neighbour = new SimpleQueue(scene.location);
   const isAlone = random.chance(0.5);
   if (isAlone) await neighbour.close();
   else await neighbour.stats();
-  let process = new Limited(directory, input);
+  let process = new Limited(scene.directory, input);
   await process.start();
   await process.do("put", LEAST_BYTES);
   for (let faults = 0; faults < FAULTS; faults++) {
@@ -124,7 +115,7 @@ async function round(seed: number, layer: Layer): Promise<void> {
     if (random.chance(0.3)) {
       await process.kill();
       layer.count("killed then");
-      process = new Limited(directory, input);
+      process = new Limited(scene.directory, input);
       await process.start();
     } else process.limitFiles(undefined);
     await until(() => process.do("put", random.between(10, 20_000)));
@@ -137,7 +128,7 @@ async function round(seed: number, layer: Layer): Promise<void> {
   layer.count("refused", refused.length);
   expect(refused.filter((call) => !call.endsWith(" IO"))).toEqual([]);
   layer.count("calls", historyOf(scene).filter(({ type }) => type === "invoke").length);
-  rmSync(directory, { recursive: true });
+  rmSync(scene.directory, { recursive: true });
 }
 
 test("a write of which only a part is done loses nothing that was confirmed, and leaves nothing that was refused", async () => {

@@ -1,10 +1,10 @@
-import { mkdirSync, readFileSync, rmSync } from "node:fs";
+import { readFileSync, rmSync } from "node:fs";
 import path from "node:path";
 import { expect, test } from "vitest";
 import { type Exit, Program } from "../support/program.ts";
 import { Random } from "../support/random.mjs";
-import { tempDirectory } from "../support/temp.ts";
 import { Layer } from "./support/size.ts";
+import { newStage, type Stage } from "./support/stage.ts";
 import { assertValid, workOffAndCheck } from "./support/work-off.ts";
 
 /** The calls by which SQLite reaches its files, and how each of them may fail. */
@@ -28,19 +28,6 @@ type CallName = keyof typeof CALLS;
  */
 const MODES = { once: 4, always: 1, kill: 3, ghost: 1, slow: 0.5 };
 
-interface Scene {
-  readonly directory: string;
-  readonly location: string;
-  readonly histories: string;
-}
-
-function newScene(): Scene {
-  const directory = tempDirectory();
-  const histories = path.join(directory, "histories");
-  mkdirSync(histories);
-  return { directory, location: path.join(directory, "queue"), histories };
-}
-
 interface Run {
   readonly program: Program;
   readonly exit: Exit;
@@ -48,7 +35,7 @@ interface Run {
 }
 
 /** Runs the program with some of its system calls tampered with; resolves to what it was seen to do. */
-async function run(scene: Scene, injections: readonly string[]): Promise<Run> {
+async function run(scene: Stage, injections: readonly string[]): Promise<Run> {
   const trace = path.join(scene.directory, "trace");
   const files = ["", "-wal", "-shm", "-journal"].flatMap((end) => ["-P", `${scene.location}/localqueue.db${end}`]);
   const inject = injections.flatMap((injection) => ["-e", `inject=${injection}`]);
@@ -60,7 +47,7 @@ async function run(scene: Scene, injections: readonly string[]): Promise<Run> {
 
 /** How often the busiest thread makes each call if nothing fails. */
 async function countCalls(): Promise<Map<CallName, number>> {
-  const { trace, exit } = await run(newScene(), []);
+  const { trace, exit } = await run(newStage(), []);
   expect(exit).toEqual({ code: 0, signal: null, stderr: "" });
   const counts = new Map<string, number>();
   for (const [, call] of trace.matchAll(/^(\d+ +\w+)\(/gm))
@@ -98,7 +85,7 @@ function pickFault(random: Random, counts: ReadonlyMap<CallName, number>): Fault
 }
 
 async function round(layer: Layer, { mode, injections }: Fault): Promise<void> {
-  const scene = newScene();
+  const scene = newStage();
   layer.planned();
   layer.count(mode);
   const { program, exit, trace } = await run(scene, injections);
