@@ -21,18 +21,25 @@ export class DirectoryWatch {
   /** The engine looks once more after arming: what was committed before was not seen by the watch. */
   arm(): void {
     if (this.#watcher !== undefined) return;
+    this.#watcher = this.#watch();
+    // Without one the engine polls more often instead.
+    Atomics.store(this.#signals, SIGNAL.watch, this.#watcher === undefined ? WATCH.unavailable : WATCH.armed);
+    this.#wake();
+  }
+
+  /** `undefined`: out of watches, or none on this file system. */
+  #watch(): fs.FSWatcher | undefined {
+    // Deno opens and closes each file of which there is news, and thereby takes SQLite's locks on it away.
+    if (process.versions["deno"] !== undefined) return undefined;
     try {
       const watcher = fs.watch(this.#directory, { persistent: false }, (_, file) => {
         if (file === null || file.startsWith(DATABASE_FILE)) this.#end(WATCH.off);
       });
       watcher.on("error", () => this.#end(WATCH.unavailable));
-      this.#watcher = watcher;
-      Atomics.store(this.#signals, SIGNAL.watch, WATCH.armed);
+      return watcher;
     } catch {
-      // Out of watches, or none on this file system: the engine polls more often instead.
-      Atomics.store(this.#signals, SIGNAL.watch, WATCH.unavailable);
+      return undefined;
     }
-    this.#wake();
   }
 
   disarm(): void {
