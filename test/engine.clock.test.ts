@@ -369,6 +369,30 @@ describe("the repair after a clock went back", () => {
     },
   );
 
+  test.each([
+    ["while the engine runs", false],
+    ["while nothing runs", true],
+  ])("is complete: nothing is late by more than a second if it is set back a little more, %s", (_, reopened) => {
+    const directory = tempDirectory();
+    const first = new TestEngine({ directory, closedByCaller: reopened });
+    const { clock } = first;
+    first.put("delayed", { delayMs: 30 * SECOND });
+    first.run();
+    clock.wall += 600;
+    first.put("ready", { queue: "another" });
+    first.run();
+    // More than a second behind what was written last, not behind what is delayed.
+    clock.wall -= 1500;
+    first.run();
+    if (reopened) first.close();
+    clock.wall -= 900;
+
+    const engine = reopened ? new TestEngine({ directory, clock, idle: true }) : first;
+    const claim = engine.claim(FOREVER);
+    engine.elapse(31 * SECOND);
+    expect(engine.textOf(claim.delivery)).toBe("delayed");
+  });
+
   test("survives a clock that goes to and fro", () => {
     const { engine } = open();
     engine.put("delayed", { delayMs: 30 * SECOND });

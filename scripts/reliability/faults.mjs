@@ -309,6 +309,13 @@ export const FAULTS = [
     by: ["model", "engine.clock.test.ts"],
   },
   {
+    name: "a clock that was set back, and a repair that leaves a second of the future",
+    file: "src/storage/sqlite/statements.ts",
+    find: "WHERE id = :id AND status = 0 AND available_at > updated_at AND updated_at > :now`",
+    replace: "WHERE id = :id AND status = 0 AND available_at > updated_at AND updated_at > :now + 1000`",
+    by: ["model", "engine.clock.test.ts"],
+  },
+  {
     name: "a lease that ends anyway as the sign of a COMMIT",
     file: "src/storage/sqlite/steps.ts",
     find: " || !this.#moved) return",

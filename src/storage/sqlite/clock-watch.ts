@@ -2,7 +2,7 @@ import type { Connection } from "./connection.ts";
 import type { Step } from "./group-commit.ts";
 import { SLICE } from "./statements.ts";
 
-/** A clock that goes back by less than this is not worth a repair. */
+/** A clock that goes back by less than this is not worth a repair; a repair then leaves nothing in the future. */
 const TOLERANCE_MS = 1000;
 /** After so long without a look, others may have written what is in the future now, and this engine cannot tell. */
 const UNSEEN_MS = 2000;
@@ -32,25 +32,23 @@ export class ClockWatch {
   nextStep(monotonic: number): Step | undefined {
     const now = this.#clock();
     const unseen = monotonic - this.#seenAt >= UNSEEN_MS;
-    if (now < this.#latest - TOLERANCE_MS || (unseen && this.#isAhead(now))) this.#begin();
+    if (now < this.#latest - TOLERANCE_MS || (unseen && this.#isAhead(now))) this.#begin(now);
     this.#seenAt = monotonic;
-    if (!this.busy) {
-      this.#latest = Math.max(this.#latest, now);
-      return undefined;
-    }
-    this.#latest = now;
-    return this.#slice();
+    this.#latest = Math.max(this.#latest, now);
+    return this.busy ? this.#slice() : undefined;
   }
 
   /** Whether something was written in what is now the future. A renewal shows in its row alone. */
   #isAhead(now: number): boolean {
     const { statements } = this.#connection;
     const written = Number(statements.clock.get()?.["clock"] ?? 0);
-    return written > now + TOLERANCE_MS || statements.aheadLeased.all({ now: Math.round(now) }).length > 0;
+    const ahead = Math.round(now) + TOLERANCE_MS;
+    return written > ahead || statements.aheadLeased.all({ now: ahead }).length > 0;
   }
 
-  #begin(): void {
+  #begin(now: number): void {
     const rows = this.#connection.statements.queues.all();
+    this.#latest = now;
     this.#queues = rows.map((row) => ({ queue: row["queue"] as string, from: 0 }));
     this.busy = true;
   }
@@ -61,7 +59,9 @@ export class ClockWatch {
       fsync: false,
       compound: true,
       execute: () => {
-        after = this.#repair(Math.round(this.#clock()));
+        const now = Math.round(this.#clock());
+        this.#latest = Math.max(this.#latest, now);
+        after = this.#repair(now);
       },
       confirmed: () => undefined,
       succeed: () => after(),
@@ -81,7 +81,8 @@ export class ClockWatch {
     if (leased.length === SLICE) return () => undefined;
     const [current] = this.#queues;
     if (current === undefined) {
-      statements.resetClock.run({ now });
+      // Not before any time that a slice has written, should the clock be set meanwhile.
+      statements.resetClock.run({ now: Math.round(this.#latest) });
       return () => {
         this.busy = false;
       };

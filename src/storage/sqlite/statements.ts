@@ -278,16 +278,16 @@ export const SQL: Readonly<Record<StatementName, string>> = {
   isHeld: `SELECT 1 AS yes FROM messages WHERE id = :id AND status = 1 AND receipt = :receipt`,
   isHeldUntil: `SELECT 1 AS yes FROM messages WHERE id = :id AND status = 1 AND receipt = :receipt AND lease_until = :until`,
 
-  /** Rows written in what is now the future: the clock was set back by more than a second. */
+  /** Rows written in what is the future. */
   aheadLeased: `SELECT id FROM messages INDEXED BY localqueue_leased
-    WHERE status = 1 AND updated_at > :now + 1000 LIMIT ${SLICE}`,
+    WHERE status = 1 AND updated_at > :now LIMIT ${SLICE}`,
   aheadDelayed: `SELECT id, ${safe("available_at")} AS due FROM messages INDEXED BY localqueue_delayed
-    WHERE ${QUEUE} AND status = 0 AND available_at > updated_at AND available_at >= :from AND updated_at > :now + 1000
+    WHERE ${QUEUE} AND status = 0 AND available_at > updated_at AND available_at >= :from AND updated_at > :now
     ORDER BY available_at LIMIT ${SLICE}`,
   pullBackLease: `UPDATE messages SET lease_until = :now + (lease_until - updated_at), updated_at = :now
-    WHERE id = :id AND status = 1 AND updated_at > :now + 1000`,
+    WHERE id = :id AND status = 1 AND updated_at > :now`,
   pullBackDelay: `UPDATE messages SET available_at = :now + (available_at - updated_at), updated_at = :now
-    WHERE id = :id AND status = 0 AND available_at > updated_at AND updated_at > :now + 1000`,
+    WHERE id = :id AND status = 0 AND available_at > updated_at AND updated_at > :now`,
   resetClock: `UPDATE localqueue_counts SET clock = :now WHERE clock > :now`,
   clock: `SELECT max(${safe("clock")}) AS clock FROM localqueue_counts`,
   queues: `SELECT queue FROM localqueue_counts`,

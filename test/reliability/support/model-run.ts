@@ -63,8 +63,9 @@ export class ModelRun {
     this.#waiters = [];
     this.#expireAfter = Number.NEGATIVE_INFINITY;
     this.#planned = undefined;
-    // Whatever lies in the future then was written before the clock was set back.
-    this.#latest = Number.POSITIVE_INFINITY;
+    // All that it can know of the clock is what was written.
+    const held = this.model.jobs.filter(({ state }) => state === "processing");
+    this.#latest = Math.max(this.#latestWritten(), ...held.map(({ updatedAt }) => updatedAt));
     this.settle();
   }
 
@@ -151,10 +152,18 @@ export class ModelRun {
   compare(): void {
     const rows = this.#reader.prepare("SELECT * FROM messages ORDER BY id").all();
     expect(rows.map(toModel)).toEqual(this.model.jobs.sort((a, b) => a.id - b.id));
+    const delayed = this.model.jobs.filter((job) => job.state === "ready" && job.availableAt > job.updatedAt);
+    expect(Math.max(0, ...delayed.map(({ updatedAt }) => updatedAt))).toBeLessThanOrEqual(this.#latestWritten());
     const counted = this.#reader.prepare("SELECT * FROM localqueue_counts WHERE queue <> ''").all();
     for (const { queue, ready, processing, acked, failed } of counted) {
       expect({ ready, processing, acked, failed }).toEqual(this.countsOf(queue as string));
     }
+  }
+
+  /** What the file keeps of the clock. */
+  #latestWritten(): number {
+    const [row] = this.#reader.prepare("SELECT max(clock) AS clock FROM localqueue_counts WHERE queue <> ''").all();
+    return Number(row?.["clock"] ?? 0);
   }
 
   countsOf(queue: string): QueueStats {

@@ -1,9 +1,6 @@
 import { type FailureReason, type JobState, MAX_RELEASES } from "../../../dist/state.js";
 import type { Settlement } from "../../../dist/storage/storage.js";
 
-/** How far the wall clock has to be off for leases and delays to be put right. */
-const CLOCK_TOLERANCE_MS = 1000;
-
 /** A job, as the file should have it. */
 export interface ModelJob {
   readonly id: number;
@@ -253,7 +250,7 @@ export class Model {
   /** The clock was set back: leases and delays keep what is left of them, as of their last change. */
   repairClock(now: number): void {
     for (const job of this.#jobs.values()) {
-      if (job.updatedAt <= now + CLOCK_TOLERANCE_MS) continue;
+      if (job.updatedAt <= now) continue;
       const leftMs = (job.state === "processing" ? (job.leaseUntil ?? 0) : job.availableAt) - job.updatedAt;
       if (job.state === "processing") Object.assign(job, { leaseUntil: now + leftMs, updatedAt: now });
       if (job.state === "ready" && leftMs > 0) Object.assign(job, { availableAt: now + leftMs, updatedAt: now });
