@@ -21,8 +21,7 @@ if (unknown.length > 0) {
 }
 
 const rows = [];
-const usual = Object.keys(RUNTIMES).filter((name) => !RUNTIMES[name].named);
-for (const name of names.length > 0 ? names : usual) {
+for (const name of names.length > 0 ? names : Object.keys(RUNTIMES)) {
   const started = performance.now();
   const result = await testOn(name, RUNTIMES[name]);
   rows.push({ runtime: name, ...result, seconds: Math.round((performance.now() - started) / 1000) });
