@@ -51,8 +51,9 @@ class Tale {
     return this.call({ f: "put", jobs: [{ ...work, ...job }] }, outcome);
   }
 
-  claim(receipt: string, attempt = 1, change: { payload?: string; leaseUntil?: number } = {}): this {
+  claim(receipt: string, attempt = 1, change: { payload?: string; leaseUntil?: number } = {}, afterMs = 0): this {
     const of = this.begin({ f: "claim", queue: "q", limit: 1, leaseMs: LEASE_MS }, receipt);
+    this.wait(afterMs);
     const delivered = { id: 1, receipt, payload: "work", attempt, leaseUntil: this.now + LEASE_MS, ...change };
     return this.answer(of, { deliveries: [delivered] }, receipt);
   }
@@ -125,6 +126,11 @@ describe("a history is valid in which", () => {
       .put()
       .claimTooSlowly()
       .claim("a", 2)
+      .ack("a")
+      .ends([acked(2)]),
+    "a claim took so long that it lost what it claimed, and claimed it again": tale()
+      .put()
+      .claim("a", 2, {}, LEASE_MS)
       .ack("a")
       .ends([acked(2)]),
     "a job failed after its last delivery": tale()

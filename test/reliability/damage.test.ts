@@ -19,15 +19,21 @@ interface Damage {
   readonly workerGoesOn?: boolean;
 }
 
+/** All pages at once: what was written since is in the log, and pages that the program has just read it reads no more. */
 function overwrite(file: number, page: (number: number) => Buffer, from = 1): void {
-  const pages = fstatSync(file).size / PAGE_BYTES;
-  for (let n = from; n < pages; n++) writeSync(file, page(n), 0, PAGE_BYTES, n * PAGE_BYTES);
+  const pages = fstatSync(file).size / PAGE_BYTES - from;
+  writeSync(file, Buffer.concat(Array.from({ length: pages }, (_, n) => page(n))), 0, undefined, from * PAGE_BYTES);
+}
+
+/** A page that is like no other. */
+function noise(random: Random): (number: number) => Buffer {
+  const twice = Buffer.from(Array.from({ length: 2 * PAGE_BYTES }, () => random.below(256)));
+  return (number) => twice.subarray(number % PAGE_BYTES, (number % PAGE_BYTES) + PAGE_BYTES);
 }
 
 const DAMAGES: Readonly<Record<string, Damage>> = {
   noise: {
-    inflict: (file, random) =>
-      overwrite(file, () => Buffer.from(Array.from({ length: PAGE_BYTES }, () => random.below(256)))),
+    inflict: (file, random) => overwrite(file, noise(random)),
     codes: ["CORRUPT"],
   },
   zeros: { inflict: (file) => overwrite(file, () => Buffer.alloc(PAGE_BYTES)), codes: ["CORRUPT"] },

@@ -3,13 +3,15 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { SimpleQueue, Worker } from "localqueue";
 import { input, say } from "../../programs/lines.mjs";
 
+/** Slow enough that there are still jobs that it has not read when the file is damaged. */
+const WORK_MS = 20;
 /** So often it is tried again, at once. */
 const TIRED = 50;
 const IDLE_MS = 1_000;
 
 const queue = new SimpleQueue(input.location);
 let [refused, confirmed, afterwards] = [0, 0, 0];
-const worker = new Worker(queue, () => {}, { concurrency: 2 });
+const worker = new Worker(queue, () => sleep(WORK_MS), { concurrency: 2 });
 const running = worker.run().then(
   () => say("worker", { code: "ended well" }),
   ({ code }) => say("worker", { code }),
