@@ -14,6 +14,7 @@ const PRIMARY_KEY = "INTEGER PRIMARY KEY";
 const ACCESS: Readonly<Record<StatementName, readonly string[]>> = {
   put: [],
   putRows: [],
+
   findByJobId: ["idx_messages_job_id"],
   putEvent: [],
   knownById: ["idx_messages_job_id"],
@@ -30,6 +31,7 @@ const ACCESS: Readonly<Record<StatementName, readonly string[]>> = {
   claimRange: ["localqueue_ready"],
   payload: [PRIMARY_KEY],
   ack: [PRIMARY_KEY],
+  ackRows: [PRIMARY_KEY],
   nack: [PRIMARY_KEY],
   fail: [PRIMARY_KEY],
   release: [PRIMARY_KEY],

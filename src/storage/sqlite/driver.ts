@@ -218,7 +218,7 @@ const NO_BYTES = new Uint8Array(1).subarray(1);
 /** Named parameters, bound by position: the libraries disagree on every other way to reuse a parameter. */
 function prepare(native: NativeDatabase, sql: string): Statement {
   const names: string[] = [];
-  const text = sql.replace(/:([a-zA-Z]+)/g, (_, name: string) => {
+  const text = sql.replace(/:([a-zA-Z]\w*)/g, (_, name: string) => {
     names.push(name);
     return "?";
   });

@@ -6,7 +6,7 @@ import { BUSY_SLICE_MS, type Connection } from "./connection.ts";
 import { isConnectionFailure, toStorageError } from "./driver.ts";
 import { countBatch, type Gauges, newGauges, noteHeldBack } from "./gauges.ts";
 import { GroupCommit, type Step } from "./group-commit.ts";
-import { joinPuts } from "./joined-puts.ts";
+import { joinSteps } from "./joined-steps.ts";
 import { type EngineConsumer, Leases } from "./leases.ts";
 import { Neighbours, POLL_MS } from "./neighbours.ts";
 import { Outbox } from "./outbox.ts";
@@ -265,7 +265,7 @@ export class Engine {
     if (steps.length === 0) return;
     const slice = Math.max(0, Math.min(BUSY_SLICE_MS, ...taken.map(({ step }) => step.lockEndsAt - now)));
     const startedAt = performance.now();
-    const locked = this.#groupCommit.run(joinPuts(this.#connection.space.admit(steps, now)), slice);
+    const locked = this.#groupCommit.run(joinSteps(this.#connection.space.admit(steps, now)), slice);
     const tookMs = performance.now() - startedAt;
     countBatch(this.#gauges, steps.length, locked.length, tookMs, this.#connection.heldMs);
     if (repair !== undefined) this.#checkAll();

@@ -10,7 +10,7 @@ export interface Step {
   /** Made of several statements that must stand or fall together. */
   readonly compound: boolean;
   /** On a full disk, see `Space`. */
-  readonly refusedWhen?: "short" | "spent";
+  readonly refusedWhen?: "short" | "spent" | undefined;
   /** Those that it is for. If it cannot be performed, each of them is, by itself. */
   readonly parts?: readonly Step[];
   /** Performs its statements and keeps the result. May be called again when the batch has to be repeated. */
@@ -25,8 +25,11 @@ export interface Step {
   fail(error: StorageError): void;
 }
 
-/** `"likely"`: the effect is in the file, but somebody else may have had the same one in the same millisecond. */
-export type Sign = boolean | "likely" | undefined;
+/**
+ * `"likely"`: the effect is in the file, but somebody else may have had the same one in the same millisecond;
+ * `"contradictory"`: one step says so, and another one that it is not.
+ */
+export type Sign = boolean | "likely" | "contradictory" | undefined;
 
 /** To be tried once more. */
 interface Again {
@@ -42,6 +45,13 @@ interface Culprit {
 
 /** What a batch left in the file. What leaves no sign may be done again. */
 type Finding = "done" | "undone" | "no sign";
+
+const FINDINGS: ReadonlyMap<Sign, Finding> = new Map<Sign, Finding>([
+  [true, "done"],
+  ["likely", "done"],
+  [false, "undone"],
+  [undefined, "no sign"],
+]);
 
 /** Attempts of `BUSY_SLICE_MS` to find out what became of a failed COMMIT. */
 const VERIFY_ATTEMPTS = 40;
@@ -182,19 +192,24 @@ export class GroupCommit {
       for (let attempt = 0; !this.#connection.begin(fsync, BUSY_SLICE_MS); attempt++) {
         if (attempt === VERIFY_ATTEMPTS) return undefined;
       }
-      // The steps of a batch are in the file together or not at all, so one sign speaks for all.
-      const signs = steps.map((step) => step.confirmed(this.#transitions));
+      const sign = togetherSay(steps.map((step) => step.confirmed(this.#transitions)));
       this.#transitions.mark();
       this.#connection.commit();
-      if (signs.includes(true)) return "done";
-      const isLikely = signs.includes("likely");
-      if (signs.includes(false)) return isLikely ? undefined : "undone";
-      return isLikely ? "done" : "no sign";
+      return FINDINGS.get(sign);
     } catch (error) {
       this.#rollback(true);
       return this.#connection.space.relieves(error, []) ? this.#verify(steps, fsync) : undefined;
     }
   }
+}
+
+/** What the steps of a batch say together: they are in the file together or not at all. */
+export function togetherSay(signs: readonly Sign[]): Sign {
+  if (signs.includes(true)) return true;
+  const isLikely = signs.includes("likely");
+  if (signs.includes("contradictory") || (isLikely && signs.includes(false))) return "contradictory";
+  if (isLikely) return "likely";
+  return signs.includes(false) ? false : undefined;
 }
 
 function apart(steps: readonly Step[]): readonly Step[] {

@@ -35,7 +35,7 @@ const RELAPSE_MS = 10_000;
 /** What may be told that there is no room for it. */
 interface Refusable {
   /** `short`: on a full disk. `spent`: when the reserve is used up as well. Otherwise never. */
-  readonly refusedWhen?: "short" | "spent";
+  readonly refusedWhen?: "short" | "spent" | undefined;
   /** What it brings along. */
   readonly bytes?: number;
   fail(error: StorageError): void;

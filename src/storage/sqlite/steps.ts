@@ -143,6 +143,23 @@ export class SettleStep extends CommandStep<SettleCommand> {
     }
   }
 
+  /** Whether it may be done in one statement with others of its queue. */
+  get joinable(): boolean {
+    return this.command.move.event === "ack" && this.command.emit === undefined;
+  }
+
+  /** Performs those of one queue; `Step.execute` for all of them. Throws if one of the leases is lost. */
+  static executeAll(steps: readonly SettleStep[], transitions: Transitions): void {
+    const now = transitions.now();
+    const { queue } = (steps[0] as SettleStep).command.origin;
+    const leases = steps.map(({ command }) => command.lease);
+    transitions.acknowledge(queue, leases, now);
+    for (const step of steps) {
+      step.#now = now;
+      step.#state = "acked";
+    }
+  }
+
   #settle(transitions: Transitions): void {
     const { origin, lease, move } = this.command;
     this.#state = transitions.settle(origin.queue, lease, move, this.#now);

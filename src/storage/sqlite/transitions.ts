@@ -1,5 +1,6 @@
 import { type JobState, STATES } from "../../state.ts";
 import type { Delivery, Enqueued, FailedFilter, Lease, QueueStats, Settlement } from "../storage.ts";
+import { acknowledgeSeveral } from "./acknowledge.ts";
 import type { Connection } from "./connection.ts";
 import { dequeue, dequeueSeveral, type Terms } from "./dequeue.ts";
 import type { Row } from "./driver.ts";
@@ -191,6 +192,12 @@ export class Transitions {
         return stateOfOnly(rows);
       }
     }
+  }
+
+  /** Acknowledges deliveries of a queue, all of them: throws if a lease is lost. */
+  acknowledge(queue: string, leases: readonly Lease[], now: number): void {
+    acknowledgeSeveral(this.#sql, queue, leases, now);
+    this.#moved(queue, "processing", "acked", leases.length);
   }
 
   /** Returns the new end of the lease; `undefined` = the lease is lost. */
