@@ -273,7 +273,7 @@ export const FAULTS = [
     file: "src/storage/sqlite/acknowledge.ts",
     find: "if (changes !== leases) throw",
     replace: "if (changes > leases) throw",
-    by: ["engine.joined-acks.test.ts"],
+    by: ["simulation", "engine.joined-acks.test.ts"],
   },
   {
     name: "joined acks that are told by themselves, and their contradiction is not",

@@ -212,7 +212,7 @@ export class SimulatedProcess {
     const { queue, leaseMs } = byConsumer
       ? this.#consumes
       : { queue: random.pick(queues), leaseMs: random.pick(LEASES_MS) };
-    const limit = byConsumer ? 1 : random.between(1, 3);
+    const limit = byConsumer ? 1 : random.chance(0.15) ? random.between(16, 40) : random.between(1, 3);
     const asked: ClaimCall = { f: "claim", queue, limit, leaseMs, ...(byConsumer ? { renews: true } : {}) };
     const consumer = byConsumer ? { consumer: this.#consumer?.id, slot } : {};
     this.#ask(
@@ -254,8 +254,17 @@ export class SimulatedProcess {
     const { random } = this.#world;
     const held = this.#held.length === 0 ? undefined : random.pick(this.#held);
     if (held === undefined) return;
+    this.#settle(held, random.weighted({ ack: 5, nack: 2, fail: 1, release: 1, emit: 2 }));
+  }
+
+  /** Acknowledges all at once, as a worker with many slots does: most of them become one statement. */
+  ackAll(): void {
+    for (const held of this.#held) this.#settle(held, "ack");
+  }
+
+  #settle(held: Holding, how: SettleCall["how"] | "emit"): void {
+    const { random } = this.#world;
     if (!random.chance(0.05)) this.#held = this.#held.filter((other) => other !== held);
-    const how = random.weighted({ ack: 5, nack: 2, fail: 1, release: 1, emit: 2 });
     const delayMs = how === "nack" ? random.pick([0, 30, 800]) : undefined;
     const emits = how === "emit" ? this.#newEvent() : undefined;
     const { id, receipt } = held;

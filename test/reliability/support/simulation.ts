@@ -90,6 +90,7 @@ export class Simulation {
       dispatch: 2,
       claim: 14,
       settle: 12,
+      ackAll: 1,
       extend: 2,
       operate: 3,
       time: 12,
