@@ -69,6 +69,21 @@ export class Limit {
     this.#commit();
   }
 
+  /** Claims a job and hands it out, then acknowledges it in a transaction of its own; returns whether there was one. */
+  workOff(read) {
+    this.#begin();
+    const claimed = this.#claim(Date.now());
+    if (claimed !== undefined) this.#count({ ready: -1, processing: 1 }, Date.now());
+    this.#commit();
+    if (claimed === undefined) return false;
+    read(claimed.payload);
+    this.#begin();
+    this.#ack(claimed, Date.now());
+    this.#count({ processing: -1, acked: 1 }, Date.now());
+    this.#commit();
+    return true;
+  }
+
   /** Puts a job, claims one and acknowledges it; returns the milliseconds that the claim's statement took. */
   timeOfClaim(payload) {
     this.#begin();
@@ -107,7 +122,7 @@ export class Limit {
   #claim(now, queue = QUEUE) {
     const receipt = randomUUID();
     const [row] = this.#statements.claim.all({ queue, leaseMs: 60_000, budget: null, now, receipt, text: 1 });
-    return { id: row.id, receipt, payload: row.payload };
+    return row && { id: row.id, receipt, payload: row.payload };
   }
 
   #ack({ id, receipt }, now, queue = QUEUE) {
@@ -126,7 +141,7 @@ export function withLimit(options, work) {
     await withQueue(directory, {}, (queue) => queue.stats());
     const limit = new Limit(directory, options);
     try {
-      return await work(limit);
+      return await work(limit, directory);
     } finally {
       limit.close();
     }

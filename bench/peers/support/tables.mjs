@@ -1,3 +1,4 @@
+import { goals } from "./goals.mjs";
 import { figure, times } from "./lines.mjs";
 
 /** Which workloads share a table, and how their columns are called there. */
@@ -65,5 +66,6 @@ function peersTable({ machine, quick, peers }) {
 /** The tables of docs/performance.md, by the names of their places there. */
 export function tables(results) {
   const groups = Object.entries(GROUPS).map(([name, columns]) => [name, group(results, columns)]);
-  return { peers: peersTable(results), ...Object.fromEntries(groups) };
+  const reached = table(["", "wanted", "reached", ""], goals(results));
+  return { peers: peersTable(results), goals: reached, ...Object.fromEntries(groups) };
 }
