@@ -393,6 +393,43 @@ describe("the repair after a clock went back", () => {
     expect(engine.textOf(claim.delivery)).toBe("delayed");
   });
 
+  test("includes a queue that is new, and that somebody else wrote just before it", () => {
+    const { engine, driver } = open();
+    engine.put("known");
+    engine.run();
+    const before = engine.clock.wall;
+    engine.clock.wall -= HOUR;
+    // Its transaction had begun before the clock was set.
+    const strikes = (): void =>
+      engine.foreign(`
+        INSERT INTO messages (queue, payload, status, attempts, max_attempts, available_at, created_at, updated_at)
+          VALUES ('new', x'41', 0, 0, 3, ${before + 30 * SECOND}, ${before}, ${before});
+        INSERT INTO localqueue_counts (queue, ready, clock) VALUES ('new', 1, ${before})`);
+    driver.plant({ at: "BEGIN IMMEDIATE", strikes });
+    engine.put("goes with the repair");
+    engine.run();
+    const claim = engine.claim({ ...FOREVER, queue: "new" });
+    engine.elapse(31 * SECOND);
+    expect(engine.textOf(claim.delivery)).toBe("A");
+  });
+
+  test("is made although somebody else has written since this process looked at the clock", () => {
+    const directory = tempDirectory();
+    const engine = new TestEngine({ directory });
+    const { clock } = engine;
+    const other = new TestEngine({ directory, clock });
+    engine.step();
+    clock.advance(900);
+    other.put("delayed", { delayMs: 30 * SECOND });
+    other.run();
+    // Behind what was written by more than a second, not behind what was seen.
+    clock.wall -= 1850;
+    engine.tick();
+    const claim = engine.claim(FOREVER);
+    engine.elapse(30 * SECOND + 100);
+    expect(engine.textOf(claim.delivery)).toBe("delayed");
+  });
+
   test("survives a clock that goes to and fro", () => {
     const { engine } = open();
     engine.put("delayed", { delayMs: 30 * SECOND });

@@ -17,10 +17,11 @@ export class ClockWatch {
   readonly #clock: () => number;
   /** The latest that was seen on the wall clock. */
   #latest = Number.NEGATIVE_INFINITY;
-  /** When that was, by the monotonic clock. */
+  /** What it showed at the last look, and when that was by the monotonic clock. */
+  #seen = Number.NEGATIVE_INFINITY;
   #seenAt = Number.NEGATIVE_INFINITY;
   /** Queues whose delayed jobs are still to be looked at, from a time on. */
-  #queues: { readonly queue: string; from: number }[] = [];
+  #queues: { readonly queue: string; from: number }[] | undefined;
   busy = false;
 
   constructor(connection: Connection, clock: () => number) {
@@ -31,11 +32,23 @@ export class ClockWatch {
   /** To be called with each batch. */
   nextStep(monotonic: number): Step | undefined {
     const now = this.#clock();
-    const unseen = monotonic - this.#seenAt >= UNSEEN_MS;
-    if (now < this.#latest - TOLERANCE_MS || (unseen && this.#isAhead(now))) this.#begin(now);
+    if (this.#wentBack(now, monotonic)) {
+      this.#latest = now;
+      this.#queues = undefined;
+      this.busy = true;
+    }
+    this.#seen = now;
     this.#seenAt = monotonic;
     this.#latest = Math.max(this.#latest, now);
     return this.busy ? this.#slice() : undefined;
+  }
+
+  #wentBack(now: number, monotonic: number): boolean {
+    const passed = monotonic - this.#seenAt;
+    if (now < this.#latest - TOLERANCE_MS) return true;
+    // Others may have written since, just before the clock was set back.
+    if (now - this.#seen < passed - TOLERANCE_MS) return true;
+    return passed >= UNSEEN_MS && this.#isAhead(now);
   }
 
   /** Whether something was written in what is now the future. A renewal shows in its row alone. */
@@ -44,13 +57,6 @@ export class ClockWatch {
     const written = Number(statements.clock.get()?.["clock"] ?? 0);
     const ahead = Math.round(now) + TOLERANCE_MS;
     return written > ahead || statements.aheadLeased.all({ now: ahead }).length > 0;
-  }
-
-  #begin(now: number): void {
-    const rows = this.#connection.statements.queues.all();
-    this.#latest = now;
-    this.#queues = rows.map((row) => ({ queue: row["queue"] as string, from: 0 }));
-    this.busy = true;
   }
 
   #slice(): Step {
@@ -79,7 +85,10 @@ export class ClockWatch {
     const leased = statements.aheadLeased.all({ now });
     for (const { id } of leased) statements.pullBackLease.run({ id: id as number, now });
     if (leased.length === SLICE) return () => undefined;
-    const [current] = this.#queues;
+    // Only now: before this transaction somebody may have written into a new queue, at what is now in the future.
+    this.#queues ??= statements.queues.all().map((row) => ({ queue: row["queue"] as string, from: 0 }));
+    const queues = this.#queues;
+    const [current] = queues;
     if (current === undefined) {
       // Not before any time that a slice has written, should the clock be set meanwhile.
       statements.resetClock.run({ now: Math.round(this.#latest) });
@@ -90,7 +99,7 @@ export class ClockWatch {
     const delayed = statements.aheadDelayed.all({ queue: current.queue, from: current.from, now });
     for (const { id } of delayed) statements.pullBackDelay.run({ id: id as number, now });
     return () => {
-      if (delayed.length < SLICE) this.#queues.shift();
+      if (delayed.length < SLICE) queues.shift();
       else current.from = delayed.at(-1)?.["due"] as number;
     };
   }

@@ -34,6 +34,8 @@ export class ModelRun {
   #waiters: Waiter[] = [];
   /** The latest that the engine has seen on the wall clock. */
   #latest: number;
+  /** What it has seen last, on both clocks. */
+  #seen: { readonly mono: number; readonly wall: number } | undefined;
   #expireAfter = Number.NEGATIVE_INFINITY;
   /** When the engine wanted to be called again. */
   #planned: { readonly mono: number; readonly wall: number } | undefined;
@@ -63,6 +65,7 @@ export class ModelRun {
     this.#waiters = [];
     this.#expireAfter = Number.NEGATIVE_INFINITY;
     this.#planned = undefined;
+    this.#seen = undefined;
     // All that it can know of the clock is what was written.
     const held = this.model.jobs.filter(({ state }) => state === "processing");
     this.#latest = Math.max(this.#latestWritten(), ...held.map(({ updatedAt }) => updatedAt));
@@ -93,7 +96,10 @@ export class ModelRun {
       const late = Math.max(this.clock.monotonic - this.#planned.mono, this.now - this.#planned.wall);
       if (late >= SLEEP_MS) this.#expireAfter = this.clock.monotonic + SLEEP_MS;
     }
-    if (this.now < this.#latest - 1000) {
+    const { mono, wall } = this.#seen ?? { mono: this.clock.monotonic, wall: this.now };
+    const wentBack = this.now - wall < this.clock.monotonic - mono - 1000;
+    this.#seen = { mono: this.clock.monotonic, wall: this.now };
+    if (wentBack || this.now < this.#latest - 1000) {
       this.model.repairClock(this.now);
       this.#latest = this.now;
     } else this.#latest = Math.max(this.#latest, this.now);
