@@ -14,7 +14,6 @@ const PRIMARY_KEY = "INTEGER PRIMARY KEY";
 const ACCESS: Readonly<Record<StatementName, readonly string[]>> = {
   put: [],
   putRows: [],
-
   findByJobId: ["idx_messages_job_id"],
   putEvent: [],
   knownById: ["idx_messages_job_id"],

@@ -276,7 +276,7 @@ export const FAULTS = [
     by: ["simulation", "engine.joined-acks.test.ts"],
   },
   {
-    name: "joined acks that are told by themselves, and their contradiction is not",
+    name: "joined acks that contradict each other, and are taken for done",
     file: "src/storage/sqlite/group-commit.ts",
     find: 'if (signs.includes("contradictory") || (isLikely && signs.includes(false))) return "contradictory";',
     replace: "",

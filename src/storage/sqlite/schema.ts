@@ -123,22 +123,34 @@ const RECOUNT = `DELETE FROM localqueue_counts;
   INSERT INTO localqueue_counts SELECT queue, sum(status = 0), sum(status = 1), sum(status = 2), sum(status = 3),
     max(updated_at) FROM messages GROUP BY queue`;
 
+/**
+ * An ANALYZE of a file with few rows makes SQLite walk through all of them from then on, also when they have become
+ * many. Without statistics it takes the table for large, as the statements do.
+ */
+const STATISTICS = ["sqlite_stat1", "sqlite_stat4"] as const;
+
 interface Objects {
   readonly names: ReadonlySet<string>;
   readonly columns: ReadonlySet<string>;
+  /** Tables that hold statistics of the jobs. */
+  readonly statistics: readonly string[];
 }
 
 function inspect(db: Database): Objects {
   const names = db.prepare("SELECT name FROM sqlite_schema").all();
   const columns = db.prepare("SELECT name FROM pragma_table_info('messages')").all();
+  const known = new Set(names.map((row) => row["name"] as string));
+  const isFilled = (table: string): boolean =>
+    known.has(table) && db.prepare(`SELECT 1 FROM ${table} WHERE tbl = 'messages' LIMIT 1`).all().length > 0;
   return {
-    names: new Set(names.map((row) => row["name"] as string)),
+    names: known,
     columns: new Set(columns.map((row) => row["name"] as string)),
+    statistics: STATISTICS.filter(isFilled),
   };
 }
 
-/** What a file lacks: each entry is to be executed in a transaction of its own, in this order. */
-function missing({ names, columns }: Objects): string[] {
+/** What a file lacks, or has and should not: each entry is to be executed in a transaction of its own, in this order. */
+function missing({ names, columns, statistics }: Objects): string[] {
   const absent = (table: { readonly [name: string]: string }): string[] =>
     Object.entries(table).flatMap(([name, sql]) => (names.has(name) ? [] : [sql]));
   if (!names.has("messages")) {
@@ -152,6 +164,11 @@ function missing({ names, columns }: Objects): string[] {
     ...(names.has(PYTHON_INDEX) ? absent(TRIGGERS) : []),
   ];
   if (counters.length > 0) steps.push([...counters, RECOUNT].join(";\n"));
+  if (statistics.length > 0) {
+    const forget = statistics.map((table) => `DELETE FROM ${table} WHERE tbl = 'messages'`);
+    // What is read of them into memory is read anew.
+    steps.push([...forget, "ANALYZE sqlite_schema"].join(";\n"));
+  }
   return steps;
 }
 

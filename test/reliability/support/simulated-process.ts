@@ -212,15 +212,20 @@ export class SimulatedProcess {
     const { queue, leaseMs } = byConsumer
       ? this.#consumes
       : { queue: random.pick(queues), leaseMs: random.pick(LEASES_MS) };
-    const limit = byConsumer ? 1 : random.chance(0.15) ? random.between(16, 40) : random.between(1, 3);
+    const limit = byConsumer ? 1 : random.between(1, 3);
     const asked: ClaimCall = { f: "claim", queue, limit, leaseMs, ...(byConsumer ? { renews: true } : {}) };
-    const consumer = byConsumer ? { consumer: this.#consumer?.id, slot } : {};
+    this.#claim(asked, waitMs, slot);
+    if (slot !== undefined) this.#claiming.add(slot);
+  }
+
+  #claim(asked: ClaimCall, waitMs: number, slot?: number): void {
+    const { queue, limit, leaseMs } = asked;
+    const consumer = slot === undefined ? {} : { consumer: this.#consumer?.id, slot };
     this.#ask(
       asked,
       (engine) => engine.claim({ queue, limit, leaseMs, waitMs, ...consumer }),
       (call) => this.#take(call, queue, slot),
     );
-    if (slot !== undefined) this.#claiming.add(slot);
   }
 
   readonly #claiming = new Set<number>();
@@ -257,9 +262,17 @@ export class SimulatedProcess {
     this.#settle(held, random.weighted({ ack: 5, nack: 2, fail: 1, release: 1, emit: 2 }));
   }
 
-  /** Acknowledges all at once, as a worker with many slots does: most of them become one statement. */
-  ackAll(): void {
-    for (const held of this.#held) this.#settle(held, "ack");
+  /** Puts and claims so many of one queue, and acknowledges them at once, that each becomes one statement. */
+  rush(): void {
+    const { random, queues } = this.#world;
+    const queue = random.pick(queues);
+    const many = random.between(20, 40);
+    for (let i = 0; i < many; i++) this.#put([{ ...this.#newJob(queue), jobId: undefined, delayMs: 0 }]);
+    this.step();
+    this.#claim({ f: "claim", queue, limit: many, leaseMs: random.pick(LEASES_MS) }, 0);
+    this.step();
+    this.hear();
+    for (const held of this.#held.filter((each) => each.queue === queue)) this.#settle(held, "ack");
   }
 
   #settle(held: Holding, how: SettleCall["how"] | "emit"): void {

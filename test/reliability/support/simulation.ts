@@ -90,7 +90,7 @@ export class Simulation {
       dispatch: 2,
       claim: 14,
       settle: 12,
-      ackAll: 1,
+      rush: 0.5,
       extend: 2,
       operate: 3,
       time: 12,
