@@ -393,6 +393,22 @@ describe("the repair after a clock went back", () => {
     expect(engine.textOf(claim.delivery)).toBe("delayed");
   });
 
+  test("is made when it is set back a little more after it was set back while nothing ran", () => {
+    const directory = tempDirectory();
+    const first = new TestEngine({ directory, closedByCaller: true });
+    const { clock } = first;
+    first.put("delayed", { delayMs: 30 * SECOND });
+    first.run();
+    first.close();
+    clock.wall -= 800;
+    const engine = new TestEngine({ directory, clock, idle: true });
+    engine.run();
+    clock.wall -= 400;
+    const claim = engine.claim(FOREVER);
+    engine.elapse(31 * SECOND);
+    expect(engine.textOf(claim.delivery)).toBe("delayed");
+  });
+
   test("includes a queue that is new, and that somebody else wrote just before it", () => {
     const { engine, driver } = open();
     engine.put("known");

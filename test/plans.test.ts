@@ -58,6 +58,7 @@ const ACCESS: Readonly<Record<StatementName, readonly string[]>> = {
   hasMoved: [PRIMARY_KEY],
   isHeld: [PRIMARY_KEY],
   isHeldUntil: [PRIMARY_KEY],
+  latestLeased: ["localqueue_leased"],
   aheadLeased: ["localqueue_leased"],
   aheadDelayed: ["localqueue_delayed"],
   pullBackLease: [PRIMARY_KEY],
@@ -96,7 +97,7 @@ const LOOK_ACCESS: Readonly<Record<LookName | "diagnosis", readonly string[]>> =
 const MAY_SORT: ReadonlySet<string> = new Set(["listReady", "listProcessing"]);
 
 /** Repairs after the clock was set back: they may walk all that is leased. */
-const MAY_SCAN: ReadonlySet<string> = new Set(["aheadLeased"]);
+const MAY_SCAN: ReadonlySet<string> = new Set(["latestLeased", "aheadLeased"]);
 
 const PYTHON_INDEX = "CREATE INDEX idx_messages_queue_status ON messages(queue, status, available_at, lease_until)";
 

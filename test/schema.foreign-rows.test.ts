@@ -161,7 +161,7 @@ describe("no statement leaves a read transaction open:", () => {
     const { statements } = connection;
     const parameters = { queue: "default", now: Date.now(), from: 0, id: 1, receipt: "", until: 0, jobId: "job" };
     const reads = ["look", "stats", "clock", "queues", "dataVersion", "schemaVersion", "findByJobId"] as const;
-    const looks = ["wasPut", "isHeld", "isHeldUntil", "aheadLeased", "aheadDelayed"] as const;
+    const looks = ["wasPut", "isHeld", "isHeldUntil", "latestLeased", "aheadLeased", "aheadDelayed"] as const;
     for (const name of [...reads, ...looks]) {
       statements[name].all({ ...parameters, payload: new Uint8Array(0) });
       check(`${name}.all`);

@@ -48,20 +48,22 @@ async function round(seed: number, layer: Layer, { look, inProcess, takesLocks, 
   const { history, ...findings } = await workOffAndCheck({ ...scene, queues: ["jobs"] });
   const hit = unexplained(history, () => false);
   if (takesLocks) {
-    // It is noticed. Transactions that were under way until then may have met those of somebody else.
+    // It is noticed. Transactions that were under way until then may have met those of somebody else: what they
+    // committed may be lost, and the file damaged.
     expect(warnings).toContain("LOCALQUEUE_LOCKS_LOST");
     layer.count("calls that were hit", hit.length);
+    if (hit.some((call) => call.endsWith("CORRUPT"))) layer.count("files that were damaged");
     layer.count("commits that were lost", findings.violations.length);
   } else {
     expect(warnings).toEqual([]);
     assertValid(findings);
   }
-  const codes = [...(takesLocks ? ["IO"] : []), ...(freesFiles ? ["FILE_REPLACED"] : [])];
+  const codes = [...(takesLocks ? ["IO", "CORRUPT"] : []), ...(freesFiles ? ["FILE_REPLACED"] : [])];
   expect(hit.filter((call) => !codes.some((code) => call.endsWith(code)))).toEqual([]);
   rmSync(scene.directory, { recursive: true });
 }
 
-test("a program that looks at the files of its queue does no harm, or is warned and goes on with new locks", async () => {
+test("a program that looks at the files of its queue does no harm, or is warned of it and has new locks", async () => {
   const layer = new Layer({ name: "file-reads", rounds: 1 });
   for (const seed of layer.seeds()) {
     for (const look of LOOKS) {

@@ -15,7 +15,7 @@ const UNSEEN_MS = 2000;
 export class ClockWatch {
   readonly #connection: Connection;
   readonly #clock: () => number;
-  /** The latest that was seen on the wall clock. */
+  /** The latest that was seen on the wall clock, or that somebody has written. */
   #latest = Number.NEGATIVE_INFINITY;
   /** What it showed at the last look, and when that was by the monotonic clock. */
   #seen = Number.NEGATIVE_INFINITY;
@@ -45,18 +45,15 @@ export class ClockWatch {
 
   #wentBack(now: number, monotonic: number): boolean {
     const passed = monotonic - this.#seenAt;
-    if (now < this.#latest - TOLERANCE_MS) return true;
-    // Others may have written since, just before the clock was set back.
-    if (now - this.#seen < passed - TOLERANCE_MS) return true;
-    return passed >= UNSEEN_MS && this.#isAhead(now);
+    if (passed >= UNSEEN_MS) this.#latest = Math.max(this.#latest, this.#latestWritten());
+    // The second, because others may have written since, just before the clock was set back.
+    return now < this.#latest - TOLERANCE_MS || now - this.#seen < passed - TOLERANCE_MS;
   }
 
-  /** Whether something was written in what is now the future. A renewal shows in its row alone. */
-  #isAhead(now: number): boolean {
-    const { statements } = this.#connection;
-    const written = Number(statements.clock.get()?.["clock"] ?? 0);
-    const ahead = Math.round(now) + TOLERANCE_MS;
-    return written > ahead || statements.aheadLeased.all({ now: ahead }).length > 0;
+  /** A renewal shows in its row alone. */
+  #latestWritten(): number {
+    const { clock, latestLeased } = this.#connection.statements;
+    return Math.max(Number(clock.get()?.["clock"]), Number(latestLeased.get()?.["latest"]));
   }
 
   #slice(): Step {

@@ -116,6 +116,7 @@ export type StatementName =
   | "hasMoved"
   | "isHeld"
   | "isHeldUntil"
+  | "latestLeased"
   | "aheadLeased"
   | "aheadDelayed"
   | "pullBackLease"
@@ -290,6 +291,7 @@ export const SQL: Readonly<Record<StatementName, string>> = {
   isHeld: `SELECT 1 AS yes FROM messages WHERE id = :id AND status = 1 AND receipt = :receipt`,
   isHeldUntil: `SELECT 1 AS yes FROM messages WHERE id = :id AND status = 1 AND receipt = :receipt AND lease_until = :until`,
 
+  latestLeased: `SELECT max(${safe("updated_at")}) AS latest FROM messages INDEXED BY localqueue_leased WHERE status = 1`,
   /** Rows written in what is the future. */
   aheadLeased: `SELECT id FROM messages INDEXED BY localqueue_leased
     WHERE status = 1 AND updated_at > :now LIMIT ${SLICE}`,
