@@ -1,6 +1,5 @@
 import type { Lease } from "../storage.ts";
-import type { Statements } from "./statements.ts";
-import { ACK_ROWS } from "./statements.ts";
+import { ACK_ROWS, type Statements } from "./statements.ts";
 
 const IDS = Array.from({ length: ACK_ROWS }, (_, i) => `id${i}`);
 const RECEIPTS = Array.from({ length: ACK_ROWS }, (_, i) => `receipt${i}`);
