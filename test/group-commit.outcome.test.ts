@@ -248,6 +248,37 @@ describe("a lease that somebody else ended in the very millisecond of a COMMIT t
   });
 });
 
+test.each(["nack", "release"] as const)(
+  "a %s that has happened in a COMMIT that fails is not called lost because somebody else holds the job already",
+  (event) => {
+    const { engine, driver, lease } = openWithLease();
+    driver.plant({ at: "COMMIT", error: FAILED_FSYNC, really: "executes" });
+    // Before anybody can look what became of it.
+    const strikes = (): void =>
+      engine.foreign(
+        "UPDATE messages SET status = 1, receipt = 'theirs', lease_until = 9e15, updated_at = updated_at + 1",
+      );
+    driver.plant({ at: "BEGIN IMMEDIATE", after: 1, strikes });
+    const move =
+      event === "nack"
+        ? { event, delayMs: 0, lastError: undefined, exhaustedReason: "retries_exhausted" as const }
+        : { event };
+    const settle = engine.settle(lease, move);
+    engine.run();
+    expect(settle.error).toMatchObject({ outcome: "unknown" });
+  },
+);
+
+test("a lease that was lost before a COMMIT failed is lost", () => {
+  const { engine, driver, lease } = openWithLease();
+  engine.foreign("UPDATE messages SET receipt = 'theirs'");
+  driver.plant({ at: "COMMIT", error: FAILED_FSYNC, really: "nothing" });
+  const ack = engine.ack(lease);
+  engine.put("beside it");
+  engine.run();
+  expect(ack.answer).toMatchObject({ refused: "lost" });
+});
+
 test("a conflict with an event whose COMMIT fails is none: they are told the same", () => {
   const { engine, driver, lease } = openWithLease();
   driver.plant({ at: "COMMIT", error: FAILED_FSYNC });

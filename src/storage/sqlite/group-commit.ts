@@ -20,6 +20,8 @@ export interface Step {
    * `undefined` if there is no telling, for instance because a later step, or somebody else, has changed the row since.
    */
   confirmed(transitions: Transitions): Sign;
+  /** After a COMMIT that failed and left no sign: it is performed again, and may find that it was done before. */
+  doubt?(error: StorageError): void;
   /** The effect is durable: answers. */
   succeed(): void;
   fail(error: StorageError): void;
@@ -136,8 +138,12 @@ export class GroupCommit {
       const finding = this.#verify(performed, fsync);
       const outcome = finding === "undone" ? "failed" : "unknown";
       if (finding === "done") succeedAll(performed);
-      else if (finding !== undefined && (relieved || !committed)) return this.#again(steps, error, true);
-      else failAll(performed, toStorageError(error, this.#connection.file, outcome));
+      else if (finding !== undefined && (relieved || !committed)) {
+        if (finding === "no sign") {
+          for (const step of performed) step.doubt?.(toStorageError(error, this.#connection.file, "unknown"));
+        }
+        return this.#again(steps, error, true);
+      } else failAll(performed, toStorageError(error, this.#connection.file, outcome));
     }
     for (const each of refused) this.#blame(each);
     return "settled";

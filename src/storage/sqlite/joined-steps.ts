@@ -30,6 +30,10 @@ class JoinedSteps implements Step {
     return togetherSay(this.parts.map((part) => part.confirmed(transitions)));
   }
 
+  doubt(error: StorageError): void {
+    for (const part of this.parts as readonly Step[]) part.doubt?.(error);
+  }
+
   succeed(): void {
     for (const part of this.parts) part.succeed();
   }

@@ -108,6 +108,8 @@ export class SettleStep extends CommandStep<SettleCommand> {
   readonly #ended: (receipt: string) => void;
   #state: JobState | undefined;
   #conflict: Conflict | undefined;
+  /** Why it is not known whether this step itself has ended the delivery, should it be over. */
+  #doubt: StorageError | undefined;
   #now = 0;
 
   /** `ended` is told that a delivery is over, or was over already. */
@@ -171,6 +173,10 @@ export class SettleStep extends CommandStep<SettleCommand> {
     return transitions.hasMoved(this.command.lease.id, this.#state, this.#now) ? "likely" : undefined;
   }
 
+  doubt(error: StorageError): void {
+    if (this.#state !== undefined && this.#conflict === undefined) this.#doubt = error;
+  }
+
   override succeed(): void {
     const { id, lease } = this.command;
     if (this.#conflict !== undefined) {
@@ -179,7 +185,8 @@ export class SettleStep extends CommandStep<SettleCommand> {
       return;
     }
     this.#ended(lease.receipt);
-    this.outbox.answer(this.#state === undefined ? { id, refused: "lost" } : { id, settled: this.#state });
+    if (this.#state === undefined && this.#doubt !== undefined) this.fail(this.#doubt);
+    else this.outbox.answer(this.#state === undefined ? { id, refused: "lost" } : { id, settled: this.#state });
   }
 }
 
