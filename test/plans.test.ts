@@ -239,7 +239,7 @@ function newDatabase(): Database {
 
 /** The steps by which SQLite would perform a statement. */
 function explain(database: Database, sql: string): string[] {
-  const names = [...sql.matchAll(/:([a-zA-Z]+)/g)].map(([, name]) => [name, 1]);
+  const names = [...sql.matchAll(/:([a-zA-Z]\w*)/g)].map(([, name]) => [name, 1]);
   const rows = database.prepare(`EXPLAIN QUERY PLAN ${sql}`).all(Object.fromEntries(names));
   return rows.map(({ detail }) => String(detail));
 }
