@@ -116,7 +116,7 @@ export class Limit {
   }
 
   #put(payload, now) {
-    this.#statements.put.run({ queue: QUEUE, payload, maxAttempts: 4, delayMs: 0, jobId: null, now });
+    this.#statements.put.run({ queue: QUEUE, payload, maxAttempts: 4, delayMs: 0, jobId: null, context: null, now });
   }
 
   #claim(now, queue = QUEUE) {
