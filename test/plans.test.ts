@@ -6,6 +6,7 @@ import { type Database, loadDriver } from "../dist/storage/sqlite/driver.js";
 import { LOOK_SQL, type LookName } from "../dist/storage/sqlite/look.js";
 import { SQL, type StatementName } from "../dist/storage/sqlite/statements.js";
 import { Transitions } from "../dist/storage/sqlite/transitions.js";
+import { explain } from "./support/plans.ts";
 import { tempDirectory } from "./support/temp.ts";
 
 const PRIMARY_KEY = "INTEGER PRIMARY KEY";
@@ -238,8 +239,3 @@ function newDatabase(): Database {
 }
 
 /** The steps by which SQLite would perform a statement. */
-function explain(database: Database, sql: string): string[] {
-  const names = [...sql.matchAll(/:([a-zA-Z]\w*)/g)].map(([, name]) => [name, 1]);
-  const rows = database.prepare(`EXPLAIN QUERY PLAN ${sql}`).all(Object.fromEntries(names));
-  return rows.map(({ detail }) => String(detail));
-}

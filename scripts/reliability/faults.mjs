@@ -248,10 +248,10 @@ export const FAULTS = [
     by: ["engine.joined-puts.test.ts"],
   },
   {
-    name: "joined puts of which one is answered twice",
-    file: "src/storage/sqlite/joined-steps.ts",
-    find: "    for (const part of this.parts) part.succeed();\n",
-    replace: "    for (const part of this.parts) part.succeed();\n    this.parts[0]?.succeed();\n",
+    name: "steps of which one is answered twice",
+    file: "src/storage/sqlite/group-commit.ts",
+    find: "  for (const step of steps) step.succeed();\n",
+    replace: "  for (const step of steps) step.succeed();\n  steps[0]?.succeed();\n",
     by: ["simulation", "engine.joined-puts.test.ts"],
   },
   {
@@ -276,10 +276,10 @@ export const FAULTS = [
     by: ["simulation", "engine.joined-acks.test.ts"],
   },
   {
-    name: "joined acks that contradict each other, and are taken for done",
+    name: "signs that contradict each other, and are taken for done",
     file: "src/storage/sqlite/group-commit.ts",
-    find: 'if (signs.includes("contradictory") || (isLikely && signs.includes(false))) return "contradictory";',
-    replace: "",
+    find: 'if (signs.includes(false)) return isLikely ? undefined : "undone";',
+    replace: 'if (signs.includes(false) && !isLikely) return "undone";',
     by: ["engine.joined-acks.test.ts"],
   },
   {

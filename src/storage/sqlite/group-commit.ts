@@ -3,18 +3,21 @@ import { BUSY_SLICE_MS, type Connection } from "./connection.ts";
 import { isConnectionFailure, toStorageError } from "./driver.ts";
 import type { Transitions } from "./transitions.ts";
 
-/** A caller's part in a batch. Nothing is answered before the batch's COMMIT returned. */
-export interface Step {
+interface Performable {
   /** The batch is flushed to the disk if one of its steps asks for it. */
   readonly fsync: boolean;
   /** Made of several statements that must stand or fall together. */
   readonly compound: boolean;
   /** On a full disk, see `Space`. */
   readonly refusedWhen?: "short" | "spent" | undefined;
-  /** Those that it is for. If it cannot be performed, each of them is, by itself. */
-  readonly parts?: readonly Step[];
   /** Performs its statements and keeps the result. May be called again when the batch has to be repeated. */
   execute(transitions: Transitions): void;
+  fail(error: StorageError): void;
+}
+
+/** A caller's part in a batch. Nothing is answered before the batch's COMMIT returned. */
+export interface Step extends Performable {
+  readonly parts?: undefined;
   /**
    * After a COMMIT that failed: `true` if the effect is in the file all the same, `false` if it certainly is not;
    * `undefined` if there is no telling, for instance because a later step, or somebody else, has changed the row since.
@@ -24,36 +27,30 @@ export interface Step {
   doubt?(error: StorageError): void;
   /** The effect is durable: answers. */
   succeed(): void;
-  fail(error: StorageError): void;
 }
 
-/**
- * `"likely"`: the effect is in the file, but somebody else may have had the same one in the same millisecond;
- * `"contradictory"`: one step says so, and another one that it is not.
- */
-export type Sign = boolean | "likely" | "contradictory" | undefined;
+/** Several steps that are performed at once. If that cannot be done, each of them is performed by itself. */
+export interface Joint extends Performable {
+  readonly parts: readonly Step[];
+}
+
+/** `"likely"`: the effect is in the file, but somebody else may have had the same one in the same millisecond. */
+export type Sign = boolean | "likely" | undefined;
 
 /** To be tried once more. */
 interface Again {
-  readonly rest: readonly Step[];
+  readonly rest: readonly (Step | Joint)[];
   /** Its COMMIT failed. */
   readonly committed: boolean;
 }
 
 interface Culprit {
-  readonly culprit: Step;
+  readonly culprit: Performable;
   readonly error: unknown;
 }
 
 /** What a batch left in the file. What leaves no sign may be done again. */
 type Finding = "done" | "undone" | "no sign";
-
-const FINDINGS: ReadonlyMap<Sign, Finding> = new Map<Sign, Finding>([
-  [true, "done"],
-  ["likely", "done"],
-  [false, "undone"],
-  [undefined, "no sign"],
-]);
 
 /** Attempts of `BUSY_SLICE_MS` to find out what became of a failed COMMIT. */
 const VERIFY_ATTEMPTS = 40;
@@ -76,7 +73,7 @@ export class GroupCommit {
   }
 
   /** Settles every step, or returns those that could not begin because the database is locked. */
-  run(steps: readonly Step[], busyMs: number): readonly Step[] {
+  run(steps: readonly (Step | Joint)[], busyMs: number): readonly Step[] {
     let remaining = steps;
     let committed = false;
     for (let culprits = 0; remaining.length > 0; ) {
@@ -106,9 +103,13 @@ export class GroupCommit {
     culprit.fail(toStorageError(error, this.#connection.file));
   }
 
-  #attempt(steps: readonly Step[], busyMs: number, committed: boolean): "locked" | "settled" | Culprit | Again {
+  #attempt(
+    steps: readonly (Step | Joint)[],
+    busyMs: number,
+    committed: boolean,
+  ): "locked" | "settled" | Culprit | Again {
     const fsync = steps.some((step) => step.fsync);
-    const performed: Step[] = [];
+    const performed: (Step | Joint)[] = [];
     const refused: Culprit[] = [];
     this.#transitions.forget(0);
     try {
@@ -130,17 +131,17 @@ export class GroupCommit {
       return "settled";
     }
     const error = this.#commit();
-    if (error === undefined) succeedAll(performed);
+    if (error === undefined) succeedAll(apart(performed));
     else if (error instanceof StorageError) failAll(performed, error);
     else {
       this.#rollback(isConnectionFailure(error));
       const relieved = this.#connection.space.relieves(error, steps);
-      const finding = this.#verify(performed, fsync);
+      const finding = this.#verify(apart(performed), fsync);
       const outcome = finding === "undone" ? "failed" : "unknown";
-      if (finding === "done") succeedAll(performed);
+      if (finding === "done") succeedAll(apart(performed));
       else if (finding !== undefined && (relieved || !committed)) {
         if (finding === "no sign") {
-          for (const step of performed) step.doubt?.(toStorageError(error, this.#connection.file, "unknown"));
+          for (const step of apart(performed)) step.doubt?.(toStorageError(error, this.#connection.file, "unknown"));
         }
         return this.#again(steps, error, true);
       } else failAll(performed, toStorageError(error, this.#connection.file, outcome));
@@ -150,7 +151,7 @@ export class GroupCommit {
   }
 
   /** What a step threw, unless the connection itself failed, which is everybody's misfortune. */
-  #execute(step: Step): unknown {
+  #execute(step: Performable): unknown {
     const moves = this.#transitions.moves;
     try {
       if (step.compound) this.#connection.atomically(() => step.execute(this.#transitions));
@@ -164,7 +165,7 @@ export class GroupCommit {
     }
   }
 
-  #again(steps: readonly Step[], error: unknown, committed = false): Again {
+  #again(steps: readonly (Step | Joint)[], error: unknown, committed = false): Again {
     this.#rollback(isConnectionFailure(error));
     return { rest: this.#connection.space.refuse(steps, error), committed };
   }
@@ -198,10 +199,14 @@ export class GroupCommit {
       for (let attempt = 0; !this.#connection.begin(fsync, BUSY_SLICE_MS); attempt++) {
         if (attempt === VERIFY_ATTEMPTS) return undefined;
       }
-      const sign = togetherSay(steps.map((step) => step.confirmed(this.#transitions)));
+      // The steps of a batch are in the file together or not at all, so one sign speaks for all.
+      const signs = steps.map((step) => step.confirmed(this.#transitions));
       this.#transitions.mark();
       this.#connection.commit();
-      return FINDINGS.get(sign);
+      if (signs.includes(true)) return "done";
+      const isLikely = signs.includes("likely");
+      if (signs.includes(false)) return isLikely ? undefined : "undone";
+      return isLikely ? "done" : "no sign";
     } catch (error) {
       this.#rollback(true);
       return this.#connection.space.relieves(error, []) ? this.#verify(steps, fsync) : undefined;
@@ -209,16 +214,7 @@ export class GroupCommit {
   }
 }
 
-/** What the steps of a batch say together: they are in the file together or not at all. */
-export function togetherSay(signs: readonly Sign[]): Sign {
-  if (signs.includes(true)) return true;
-  const isLikely = signs.includes("likely");
-  if (signs.includes("contradictory") || (isLikely && signs.includes(false))) return "contradictory";
-  if (isLikely) return "likely";
-  return signs.includes(false) ? false : undefined;
-}
-
-function apart(steps: readonly Step[]): readonly Step[] {
+function apart(steps: readonly (Step | Joint)[]): readonly Step[] {
   return steps.flatMap((step) => step.parts ?? step);
 }
 
@@ -226,6 +222,6 @@ function succeedAll(steps: readonly Step[]): void {
   for (const step of steps) step.succeed();
 }
 
-function failAll(steps: readonly Step[], error: StorageError): void {
+function failAll(steps: readonly Performable[], error: StorageError): void {
   for (const step of steps) step.fail(error);
 }

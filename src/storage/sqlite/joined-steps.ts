@@ -1,5 +1,5 @@
 import type { StorageError } from "../../errors.ts";
-import { type Sign, type Step, togetherSay } from "./group-commit.ts";
+import type { Joint, Step } from "./group-commit.ts";
 import { ACK_ROWS, PUT_ROWS } from "./statements.ts";
 import { PutStep, SettleStep } from "./steps.ts";
 import type { Transitions } from "./transitions.ts";
@@ -7,7 +7,7 @@ import type { Transitions } from "./transitions.ts";
 type Part = PutStep | SettleStep;
 
 /** Puts, or acks, of several callers and of one queue, which take less time in one statement than in one for each. */
-class JoinedSteps implements Step {
+class JoinedSteps implements Joint {
   readonly compound = false;
   readonly refusedWhen: "short" | undefined;
   readonly parts: readonly Part[];
@@ -26,26 +26,14 @@ class JoinedSteps implements Step {
     else SettleStep.executeAll(this.parts as readonly SettleStep[], transitions);
   }
 
-  confirmed(transitions: Transitions): Sign {
-    return togetherSay(this.parts.map((part) => part.confirmed(transitions)));
-  }
-
-  doubt(error: StorageError): void {
-    for (const part of this.parts as readonly Step[]) part.doubt?.(error);
-  }
-
-  succeed(): void {
-    for (const part of this.parts) part.succeed();
-  }
-
   fail(error: StorageError): void {
     for (const part of this.parts) part.fail(error);
   }
 }
 
 /** The same steps in the same order; those that follow each other in numbers, and are alike, become one. */
-export function joinSteps(steps: readonly Step[]): readonly Step[] {
-  const joined: Step[] = [];
+export function joinSteps(steps: readonly Step[]): readonly (Step | Joint)[] {
+  const joined: (Step | Joint)[] = [];
   for (let i = 0; i < steps.length; ) {
     const alike = alikeFrom(steps, i);
     const rows = alike[0] instanceof PutStep ? PUT_ROWS : ACK_ROWS;
