@@ -68,8 +68,8 @@ export const FAULTS = [
   {
     name: "M8 a COMMIT that fails, and is reported as certainly not done",
     file: "src/storage/sqlite/group-commit.ts",
-    find: "const finding = this.#verify(performed, fsync);",
-    replace: "const finding = ['undone', this.#verify(performed, fsync)][0];\n      committed = true;",
+    find: "const finding = this.#verify(apart(performed), fsync);",
+    replace: "const finding = ['undone', this.#verify(apart(performed), fsync)][0];\n      committed = true;",
     by: ["simulation"],
   },
   {
@@ -134,9 +134,9 @@ export const FAULTS = [
   {
     name: "an answer before the COMMIT",
     file: "src/storage/sqlite/group-commit.ts",
-    find: "    const error = this.#commit();\n    if (error === undefined) succeedAll(performed);\n",
+    find: "    const error = this.#commit();\n    if (error === undefined) succeedAll(apart(performed));\n",
     replace:
-      "    succeedAll(performed);\n    const error = this.#commit();\n    if (error === undefined) performed.length = 0;\n",
+      "    succeedAll(apart(performed));\n    const error = this.#commit();\n    if (error === undefined) performed.length = 0;\n",
     by: ["simulation"],
   },
   {
@@ -367,8 +367,8 @@ export const FAULTS = [
   {
     name: "a batch that is carried out again without a look",
     file: "src/storage/sqlite/group-commit.ts",
-    find: "if (finding !== undefined && (relieved || !committed)) return",
-    replace: "if (relieved || !committed) return",
+    find: "if (finding !== undefined && (relieved || !committed)) {",
+    replace: "if (relieved || !committed) {",
     by: ["simulation"],
   },
   {
