@@ -1,12 +1,12 @@
 import { createRequire } from "node:module";
 import type { ClientBase, ClientConfig } from "pg";
 import { StorageError } from "../../errors.ts";
+import { describeTarget, type PostgresTarget } from "../postgres-target.ts";
 import { toStorageError } from "./failures.ts";
-import { describeTarget, type PostgresTarget } from "./target.ts";
 
 const require = createRequire(import.meta.url);
 
-export type { PostgresTarget } from "./target.ts";
+export type { PostgresTarget } from "../postgres-target.ts";
 
 /** What `pg` gives, of which its types do not tell everything. */
 export interface Client extends ClientBase {

@@ -1,5 +1,3 @@
-import type { ClientConfig } from "pg";
-
 /**
  * A database of PostgreSQL, and the schema in it that holds our tables. Of the first three there is one at most; with
  * none, the environment (`PGHOST`, `PGUSER`, …) says which database it is.
@@ -8,7 +6,7 @@ export interface PostgresTarget {
   readonly connectionString?: string | undefined;
   readonly pool?: PostgresPool | undefined;
   /** What a pool makes its connections of, for a thread that cannot have the pool itself. */
-  readonly settings?: ClientConfig | undefined;
+  readonly settings?: object | undefined;
   readonly schema: string;
 }
 
@@ -16,6 +14,13 @@ export interface PostgresTarget {
 export interface PostgresPool {
   readonly options: object;
   connect(): Promise<object>;
+}
+
+interface Address {
+  readonly connectionString?: string;
+  readonly host?: string;
+  readonly port?: number | string;
+  readonly database?: string;
 }
 
 export const STANDARD_SCHEMA = "localqueue";
@@ -37,7 +42,7 @@ export function checkSchema(value: unknown, name: string): string {
 
 /** How the target is called in messages: without the user and the password. */
 export function describeTarget({ connectionString, pool, settings, schema }: PostgresTarget): string {
-  const options: ClientConfig = settings ?? pool?.options ?? {};
+  const options: Address = settings ?? pool?.options ?? {};
   const text = connectionString ?? options.connectionString;
   const url = text === undefined ? undefined : parsed(text);
   const from = (parameter: string, part: string | undefined): string | undefined =>
