@@ -1,10 +1,11 @@
 import { configDefaults, defineConfig, type ViteUserConfig } from "vitest/config";
+import { POSTGRES } from "./test/support/test-files.ts";
 
 const config: ViteUserConfig = defineConfig({
   test: {
     include: ["test/**/*.test.ts"],
-    // They need minutes, or Python: see vitest.reliability.config.ts and vitest.interop.config.ts.
-    exclude: [...configDefaults.exclude, "test/reliability/**", "test/interop/**"],
+    // They need minutes, Python or PostgreSQL: see the vitest.*.config.ts beside this one.
+    exclude: [...configDefaults.exclude, "test/reliability/**", "test/interop/**", `test/${POSTGRES}*`],
     pool: "forks",
     maxWorkers: 2,
     testTimeout: 30_000,

@@ -26,7 +26,7 @@ const ROWS = "SELECT * FROM messages ORDER BY id";
 /** A queue with a job in each state, and one that waits for its time. */
 async function variedQueue(fsync = false): Promise<{ queue: SimpleQueue; directory: string }> {
   const directory = path.join(tempDirectory(), "source");
-  const queue = openQueue({ directory, fsync });
+  const queue = openQueue({ location: directory, fsync });
   await queue.putMany(["acked", "failed", "held"]);
   await (await queue.get()).ack();
   await (await queue.get()).fail({ lastError: new Error("no"), category: "test" });
@@ -159,7 +159,7 @@ describe("a backup", () => {
           process.exit();`,
         ),
     );
-    const queue = openQueue({ directory });
+    const queue = openQueue({ location: directory });
     await until(() => writers.every(({ printed }) => printed.length > 0));
     for (let round = 0; round < 4; round++) {
       const target = destination();
@@ -238,7 +238,7 @@ describe("a place that cannot take a backup is refused, and nothing changed", ()
     const target = destination();
     const results = await Promise.allSettled([
       queue.backup(target),
-      openQueue({ directory, name: "b" }).backup(target),
+      openQueue({ location: directory, name: "b" }).backup(target),
     ]);
     expect(results.map(({ status }) => status).sort()).toEqual(["fulfilled", "rejected"]);
     expect(readdirSync(target)).toEqual(["localqueue.db"]);
@@ -278,15 +278,15 @@ describe("a backup that fails leaves nothing behind", () => {
     bytes.fill(0xa5, bytes.length - 100 * 4096, bytes.length - 90 * 4096);
     writeFileSync(file, bytes);
     const target = destination();
-    const error = await rejection(openQueue({ directory }).backup(target));
+    const error = await rejection(openQueue({ location: directory }).backup(target));
     expect(error).toMatchObject({ code: "CORRUPT", message: expect.stringContaining("checkIntegrity") });
     expect(existsSync(target)).toBe(false);
   });
 
   test("because the queue is closed; other queues on the file go on", async () => {
     const directory = tempDirectory();
-    const queue = openQueue({ directory });
-    const other = openQueue({ directory, name: "other" });
+    const queue = openQueue({ location: directory });
+    const other = openQueue({ location: directory, name: "other" });
     await grow(queue, 40_000_000);
     const target = destination();
     let begun = false;
@@ -304,7 +304,7 @@ describe("a backup that fails leaves nothing behind", () => {
 
   test("because the process exits", async () => {
     const directory = tempDirectory();
-    const queue = openQueue({ directory });
+    const queue = openQueue({ location: directory });
     await grow(queue, 40_000_000);
     const target = destination();
     const leaving = new Script(
@@ -319,7 +319,7 @@ describe("a backup that fails leaves nothing behind", () => {
 
   test("unless it is killed: then the source is as it was, and another backup, elsewhere, succeeds", async () => {
     const directory = tempDirectory();
-    const queue = openQueue({ directory });
+    const queue = openQueue({ location: directory });
     await grow(queue, 40_000_000);
     const target = destination();
     const killed = new Script(
@@ -364,7 +364,7 @@ test("a queue can be restored from a backup as the documentation says", async ()
   await queue.close();
   rmSync(directory, { recursive: true });
   execFileSync("cp", ["-R", target, directory]);
-  const restored = openQueue({ directory });
+  const restored = openQueue({ location: directory });
   expect(await restored.stats()).toEqual({ ready: 2, processing: 1, acked: 1, failed: 1 });
   const database = openDatabase(target);
   expect(database.prepare("SELECT count(*) AS jobs FROM messages").get()).toEqual({ jobs: 5 });

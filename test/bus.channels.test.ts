@@ -6,7 +6,7 @@ import { BusTopology, defineEvent } from "../dist/bus/index.js";
 import { IDLE, listenToBus, openBus, run, storedIn } from "./support/bus.ts";
 import { listen, listenToAll } from "./support/channels.ts";
 import { readRow, steal } from "./support/database.ts";
-import { tempDirectory } from "./support/temp.ts";
+import { tempLocation } from "./support/location.ts";
 import { until } from "./support/until.ts";
 
 const Created = defineEvent<{ n: number }>("created");
@@ -51,10 +51,10 @@ describe("what is told on the channels", () => {
   });
 
   test("of a delivery of an unknown type is that it was released", async () => {
-    const directory = tempDirectory();
+    const location = tempLocation();
     const newer = new BusTopology({ email: [Created, Done] });
-    await openBus({ directory, topology: newer }).dispatch(Done({ n: 1 }));
-    const bus = openBus({ directory, topology: new BusTopology({ email: [Created] }) });
+    await openBus({ location, topology: newer }).dispatch(Done({ n: 1 }));
+    const bus = openBus({ location, topology: new BusTopology({ email: [Created] }) });
     listenToBus(bus);
     const told = listenToAll("localqueue:claim", "localqueue:handler", "localqueue:settle");
     bus.subscription("email").handler(Created, () => {});
@@ -83,8 +83,8 @@ describe("the context of a trace", () => {
   }
 
   test("comes with each delivery of the event, and goes on with what the handlers emit and dispatch", async () => {
-    const directory = tempDirectory();
-    const bus = openBus({ directory, topology });
+    const location = tempLocation();
+    const bus = openBus({ location, topology });
     const spans = trace();
     const claims = listenToAll("localqueue:claim");
     const inside: unknown[] = [];
@@ -140,8 +140,8 @@ describe("a put that a handler asked for by emitting", () => {
   });
 
   test("has failed with the reason if nothing was committed", async () => {
-    const directory = tempDirectory();
-    const bus = openBus({ directory, topology });
+    const location = tempLocation();
+    const bus = openBus({ location, topology });
     listenToBus(bus);
     const Conflicting = defineEvent<{ n: number; more?: number }>("done", undefined, { identity: ["n"] });
     await bus.dispatch(Done({ n: 2 }));
@@ -151,16 +151,16 @@ describe("a put that a handler asked for by emitting", () => {
     await bus.run(IDLE);
     expect(told).toHaveLength(2);
     for (const [, end] of told) expect(end).toMatchObject({ error: { code: "DEDUPLICATION_CONFLICT" } });
-    expect(storedIn(directory, "after")).toHaveLength(1);
+    expect(storedIn(location, "after")).toHaveLength(1);
   });
 
   test("has failed, too, if the lease was lost before", async () => {
-    const directory = tempDirectory();
-    const bus = openBus({ directory, topology });
+    const location = tempLocation();
+    const bus = openBus({ location, topology });
     const lost = listenToBus(bus);
     const { messageIds } = await bus.dispatch(Created({ n: 1 }));
     bus.subscription("email", { heartbeatMs: false }).handler(Created, () => {
-      steal(directory, messageIds[0] as number);
+      steal(location, messageIds[0] as number);
       return Done({ n: 2 });
     });
     const told = listenToAll("localqueue:put:end", "localqueue:lease-lost");
@@ -171,6 +171,6 @@ describe("a put that a handler asked for by emitting", () => {
     expect(told.map(([name]) => name).sort()).toEqual(["localqueue:lease-lost", "localqueue:put:end"]);
     const [, end] = told.find(([name]) => name === "localqueue:put:end") ?? [];
     expect(end).toMatchObject({ id: undefined, error: { code: "LEASE_EXPIRED" } });
-    expect(readRow(directory, messageIds[0] as number)).toMatchObject({ status: 1 });
+    expect(readRow(location, messageIds[0] as number)).toMatchObject({ status: 1 });
   });
 });

@@ -2,7 +2,7 @@ import { describe, expect, test } from "vitest";
 import { BusTopology, defineEvent, type Event, type EventContext } from "../dist/bus/index.js";
 import { IDLE, listenToBus, openBus, run, schema, storedIn } from "./support/bus.ts";
 import { steal } from "./support/database.ts";
-import { tempDirectory } from "./support/temp.ts";
+import { tempLocation } from "./support/location.ts";
 import { until } from "./support/until.ts";
 import { gate } from "./support/worker.ts";
 
@@ -88,14 +88,14 @@ describe("a handler", () => {
   });
 
   test("whose lease is lost is aborted, and nothing is recorded of what it returns", async () => {
-    const directory = tempDirectory();
-    const bus = openBus({ directory, topology, leaseMs: 300 });
+    const location = tempLocation();
+    const bus = openBus({ location, topology, leaseMs: 300 });
     const told = listenToBus(bus);
     const { messageIds } = await bus.dispatch(Deleted({ n: 1 }));
     let reason: unknown;
     bus.subscription("audit", { heartbeatMs: 30 }).handler("*", async (_, { signal, emit }) => {
       emit(Created({ n: 2 }));
-      steal(directory, messageIds[0] as number);
+      steal(location, messageIds[0] as number);
       await until(() => signal.aborted);
       reason = signal.reason;
       return Created({ n: 3 });
@@ -107,7 +107,7 @@ describe("a handler", () => {
     await running;
     expect(told).toEqual([["lease:lost", "audit", { n: 1 }]]);
     expect(reason).toMatchObject({ code: "LEASE_EXPIRED" });
-    expect(storedIn(directory, "email")).toEqual([]);
+    expect(storedIn(location, "email")).toEqual([]);
   });
 
   test("that blocks the event loop for longer than the lease keeps it", async () => {
@@ -174,8 +174,8 @@ describe("a run", () => {
 
   test("keeps the lineage of each event, however many run at once", async () => {
     const Echo = defineEvent<{ n: number }>("echo");
-    const directory = tempDirectory();
-    const bus = openBus({ directory, topology: new BusTopology({ a: [Created], b: [Echo] }) });
+    const location = tempLocation();
+    const bus = openBus({ location, topology: new BusTopology({ a: [Created], b: [Echo] }) });
     const events = Array.from({ length: 50 }, (_, n) => Created({ n }));
     await bus.dispatchMany(events);
     bus.subscription("a", { concurrency: 20 }).handler(Created, async ({ data }) => {
@@ -183,7 +183,7 @@ describe("a run", () => {
       return Echo({ n: data.n });
     });
     await bus.run(IDLE);
-    const echoes = storedIn(directory, "b");
+    const echoes = storedIn(location, "b");
     expect(echoes).toHaveLength(50);
     for (const { payload, correlation_id, causation_id } of echoes) {
       const parent = events[(payload as { n: number }).n] as Event;

@@ -3,7 +3,7 @@ import { describe, expect, test } from "vitest";
 import { BusTopology, defineEvent, type Event, type EventContext, type EventHandler } from "../dist/bus/index.js";
 import { type BusTold, IDLE, listenToBus, openBus, storedIn } from "./support/bus.ts";
 import { readRow } from "./support/database.ts";
-import { tempDirectory } from "./support/temp.ts";
+import { tempLocation } from "./support/location.ts";
 
 const Created = defineEvent<{ n: number }>("created");
 const Done = defineEvent<{ n: number }>("done");
@@ -12,7 +12,7 @@ const topology = new BusTopology({ work: [Created], after: [Done] });
 interface Handled {
   readonly told: BusTold;
   readonly row: Record<string, unknown>;
-  readonly directory: string;
+  readonly location: string;
 }
 
 /** Has one event handled, of which two deliveries are allowed. */
@@ -21,14 +21,14 @@ async function handle<Context extends object>(
   handler: EventHandler<{ n: number }, Context> = () => {},
   retry: RetryPolicy = RetryPolicy.immediate(),
 ): Promise<Handled> {
-  const directory = tempDirectory();
-  const bus = openBus<Context>({ directory, topology, maxRetries: 1, createContext });
+  const location = tempLocation();
+  const bus = openBus<Context>({ location, topology, maxRetries: 1, createContext });
   const told = listenToBus(bus);
   const { messageIds } = await bus.dispatch(Created({ n: 1 }));
   bus.subscription("work", { retry }).handler(Created, handler);
   await bus.run(IDLE);
   await bus.close();
-  return { told, row: readRow(directory, messageIds[0] as number), directory };
+  return { told, row: readRow(location, messageIds[0] as number), location };
 }
 
 describe("createContext", () => {
@@ -79,11 +79,11 @@ describe("createContext", () => {
   });
 
   test("may emit, which counts as emitted by the handler", async () => {
-    const { directory } = await handle(({ emit }) => {
+    const { location } = await handle(({ emit }) => {
       emit(Done({ n: 2 }));
       return {};
     });
-    expect(storedIn(directory, "after")).toMatchObject([{ payload: { n: 2 } }]);
+    expect(storedIn(location, "after")).toMatchObject([{ payload: { n: 2 } }]);
   });
 
   test.each<[string, () => object | Promise<object>]>([

@@ -3,8 +3,8 @@ import { expect, test } from "vitest";
 import { BusTopology, defineEvent } from "../dist/bus/index.js";
 import { edgesOf, IDLE, listenToBus, openBus, storedIn } from "./support/bus.ts";
 import { faultsOf, select } from "./support/inspect.ts";
+import { tempLocation } from "./support/location.ts";
 import { type Message, Program } from "./support/program.ts";
-import { tempDirectory } from "./support/temp.ts";
 import { until } from "./support/until.ts";
 
 interface Work {
@@ -19,10 +19,10 @@ const topology = new BusTopology({ work: [Task], audit: [Note], notes: [Note] })
 const numberOf = ({ payload }: Record<string, unknown>): number => (payload as Work).n;
 
 test("wherever a process is killed, an event is handled, and what it emitted is stored once with its acknowledgement", async () => {
-  const location = tempDirectory();
+  const location = tempLocation();
   const tasks = 1_500;
   const kills = 12;
-  await using bus = openBus({ directory: location, topology, maxRetries: kills });
+  await using bus = openBus({ location, topology, maxRetries: kills });
   const input = {
     location,
     routes,
@@ -67,8 +67,8 @@ test("wherever a process is killed, an event is handled, and what it emitted is 
 }, 120_000);
 
 test("an event whose handler kills the process each time becomes a dead letter, and emits nothing", async () => {
-  const location = tempDirectory();
-  await using bus = openBus({ directory: location, topology, maxRetries: 1 });
+  const location = tempLocation();
+  await using bus = openBus({ location, topology, maxRetries: 1 });
   const { messageIds } = await bus.dispatch(Task({ n: 1, kills: true, emits: [{ type: "note", n: 1 }] }));
   const input = { location, routes, types: ["task", "note"], runs: ["work"], options: { leaseMs: 200 } };
   for (const attempt of [1, 2]) {
@@ -76,7 +76,7 @@ test("an event whose handler kills the process each time becomes a dead letter, 
     expect(await program.hears("handling")).toMatchObject({ attempt });
     await program.ends();
   }
-  await using other = openBus({ directory: location, topology });
+  await using other = openBus({ location, topology });
   const told = listenToBus(other);
   let calls = 0;
   other.subscription("work").handler(Task, () => void calls++);

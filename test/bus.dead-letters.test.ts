@@ -3,14 +3,14 @@ import { describe, expect, test } from "vitest";
 import { BusTopology, defineEvent } from "../dist/bus/index.js";
 import { IDLE, listenToBus, openBus } from "./support/bus.ts";
 import { openDatabase, readRow } from "./support/database.ts";
-import { tempDirectory } from "./support/temp.ts";
+import { tempLocation } from "./support/location.ts";
 
 const Created = defineEvent<{ n: number }>("created");
 const topology = new BusTopology({ email: [Created], audit: ["*"] });
 
 /** Three dead letters in each subscription; the second of `email` has a category. */
-async function failThree(directory: string, moreTypes: readonly string[] = []): Promise<number[]> {
-  const bus = openBus({ directory, topology });
+async function failThree(location: string, moreTypes: readonly string[] = []): Promise<number[]> {
+  const bus = openBus({ location, topology });
   listenToBus(bus);
   for (const name of ["email", "audit"]) {
     bus.subscription(name).handler("*", ({ data }) => {
@@ -24,17 +24,17 @@ async function failThree(directory: string, moreTypes: readonly string[] = []): 
   return receipts.map(({ subscriptions, messageIds }) => messageIds[subscriptions.indexOf("email")] as number);
 }
 
-function overwrite(directory: string, id: number, payload: string | Uint8Array): void {
-  const database = openDatabase(directory);
+function overwrite(location: string, id: number, payload: string | Uint8Array): void {
+  const database = openDatabase(location);
   database.prepare("UPDATE messages SET payload = CAST(:payload AS BLOB) WHERE id = :id").run({ id, payload });
   database.close();
 }
 
 describe("the dead letters of a subscription", () => {
   test("are listed with their events, and why they are there", async () => {
-    const directory = tempDirectory();
-    const ids = await failThree(directory);
-    const found = await openBus({ directory, topology }).subscription("email").listFailed();
+    const location = tempLocation();
+    const ids = await failThree(location);
+    const found = await openBus({ location, topology }).subscription("email").listFailed();
     expect(found.map(({ id }) => id)).toEqual(ids);
     const [first] = found;
     expect(first).toMatchObject({
@@ -55,9 +55,9 @@ describe("the dead letters of a subscription", () => {
   });
 
   test("are paged and filtered", async () => {
-    const directory = tempDirectory();
-    const [one, two, three] = await failThree(directory);
-    const email = openBus({ directory, topology }).subscription("email");
+    const location = tempLocation();
+    const [one, two, three] = await failThree(location);
+    const email = openBus({ location, topology }).subscription("email");
     const idsOf = async (options: object): Promise<number[]> => (await email.listFailed(options)).map(({ id }) => id);
     expect(await idsOf({ limit: 2 })).toEqual([one, two]);
     expect(await idsOf({ limit: 0 })).toEqual([]);
@@ -68,9 +68,9 @@ describe("the dead letters of a subscription", () => {
   });
 
   test("of a type that is not known here are listed with their bytes", async () => {
-    const directory = tempDirectory();
-    const bus = openBus({ directory, topology });
-    await failThree(directory, ["strange"]);
+    const location = tempLocation();
+    const bus = openBus({ location, topology });
+    await failThree(location, ["strange"]);
     const [strange] = await bus.subscription("audit").listFailed({ category: "number 4" });
     expect(strange).toMatchObject({
       eventType: "strange",
@@ -91,22 +91,22 @@ describe("the dead letters of a subscription", () => {
     ["{", "Malformed envelope: PayloadError"],
     [new Uint8Array([0xff]), "Malformed envelope: PayloadError"],
   ])("that cannot be read, such as %j, hide no others", async (payload, problem) => {
-    const directory = tempDirectory();
-    const [, second] = await failThree(directory);
-    overwrite(directory, second as number, payload);
-    const found = await openBus({ directory, topology }).subscription("email").listFailed();
+    const location = tempLocation();
+    const [, second] = await failThree(location);
+    overwrite(location, second as number, payload);
+    const found = await openBus({ location, topology }).subscription("email").listFailed();
     expect(found.map(({ decoded }) => decoded)).toEqual([true, false, true]);
     expect(found[1]).toHaveProperty("decodeError", expect.stringContaining(problem));
     expect(Buffer.from(found[1]?.rawPayload ?? [])).toEqual(Buffer.from(payload as string));
   });
 
   test("are delivered again, with a fresh budget, and only in this subscription", async () => {
-    const directory = tempDirectory();
-    const [one, two, three] = (await failThree(directory)) as [number, number, number];
-    const bus = openBus({ directory, topology });
+    const location = tempLocation();
+    const [one, two, three] = (await failThree(location)) as [number, number, number];
+    const bus = openBus({ location, topology });
     const email = bus.subscription("email");
     expect(await email.retryFailed(one)).toBe(1);
-    expect(readRow(directory, one)).toMatchObject({ status: 0, attempts: 0, failure_reason: null, last_error: null });
+    expect(readRow(location, one)).toMatchObject({ status: 0, attempts: 0, failure_reason: null, last_error: null });
     await expect(email.retryFailed(one)).rejects.toThrow(NotFoundError);
     await expect(bus.subscription("audit").retryFailed(two)).rejects.toThrow(NotFoundError);
     expect(await email.retryFailed({ category: "number 2" })).toBe(1);
@@ -120,16 +120,16 @@ describe("the dead letters of a subscription", () => {
     expect(await email.stats()).toMatchObject({ acked: 2, failed: 1 });
     expect(await bus.subscription("audit").stats()).toMatchObject({ failed: 3 });
     expect(await email.retryFailed({})).toBe(1);
-    expect(readRow(directory, three)).toMatchObject({ status: 0 });
+    expect(readRow(location, three)).toMatchObject({ status: 0 });
     for (const id of ["1", true]) {
       await expect(email.retryFailed(id as never)).rejects.toThrow(TypeError);
     }
   });
 
   test("are deleted on demand, and those that are done when they are old enough", async () => {
-    const directory = tempDirectory();
-    const [one] = (await failThree(directory)) as [number];
-    const bus = openBus({ directory, topology });
+    const location = tempLocation();
+    const [one] = (await failThree(location)) as [number];
+    const bus = openBus({ location, topology });
     const email = bus.subscription("email");
     expect(await email.purgeFailed(one)).toBe(1);
     await expect(email.purgeFailed({ id: one })).rejects.toThrow(NotFoundError);
@@ -152,16 +152,16 @@ test.each([
 ])(
   "a delivery such as %j becomes a dead letter at once, and the next event is handled",
   async (payload, reason, problem) => {
-    const directory = tempDirectory();
-    const bus = openBus({ directory, topology });
+    const location = tempLocation();
+    const bus = openBus({ location, topology });
     const told = listenToBus(bus);
     const [broken] = await bus.dispatchMany([Created({ n: 1 }), Created({ n: 2 })]);
     const id = broken?.messageIds[1] as number;
-    overwrite(directory, id, payload);
+    overwrite(location, id, payload);
     bus.subscription("email").handler(Created, () => {});
     await bus.run(IDLE);
-    expect(readRow(directory, id)).toMatchObject({ status: 3, attempts: 1, failure_reason: reason });
-    expect(readRow(directory, id)["last_error"]).toContain(problem);
+    expect(readRow(location, id)).toMatchObject({ status: 3, attempts: 1, failure_reason: reason });
+    expect(readRow(location, id)["last_error"]).toContain(problem);
     const message = expect.stringContaining(
       `Delivery ${id} of subscription "email" became a dead letter (${reason}). `,
     );

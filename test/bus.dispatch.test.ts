@@ -5,7 +5,7 @@ import { openBus, schema, storedIn } from "./support/bus.ts";
 import { lockDatabase, readRow } from "./support/database.ts";
 import { hostile } from "./support/hostile.ts";
 import { select } from "./support/inspect.ts";
-import { tempDirectory } from "./support/temp.ts";
+import { tempLocation } from "./support/location.ts";
 
 const UserCreated = defineEvent<{ userId: string; name?: string }>("user.created");
 const Paid = defineEvent<{ order: string; cents?: number | null }>("order.paid", undefined, { identity: ["order"] });
@@ -13,8 +13,8 @@ const topology = new BusTopology({ email: [UserCreated], billing: [Paid], audit:
 
 describe("an event that is dispatched", () => {
   test("is stored once for each of its subscriptions; the receipt says where", async () => {
-    const directory = tempDirectory();
-    const bus = openBus({ directory, topology, name: "app" });
+    const location = tempLocation();
+    const bus = openBus({ location, topology, name: "app" });
     const event = UserCreated({ userId: "7" });
     const receipt = await bus.dispatch(event);
     expect(receipt).toEqual({
@@ -25,7 +25,7 @@ describe("an event that is dispatched", () => {
       inserted: [true, true],
     });
     expect(Object.isFrozen(receipt)).toBe(true);
-    const rows = select(directory, "SELECT id, queue, job_id, attempts, max_attempts, dedup_key FROM messages");
+    const rows = select(location, "SELECT id, queue, job_id, attempts, max_attempts, dedup_key FROM messages");
     expect(rows).toEqual(
       ["audit", "email"].map((name, i) => ({
         id: receipt.messageIds[i],
@@ -45,8 +45,8 @@ describe("an event that is dispatched", () => {
       event_created_at: expect.any(String),
       payload: { userId: "7" },
     };
-    expect(storedIn(directory, "email", "app")).toEqual([stored]);
-    expect(storedIn(directory, "audit", "app")).toEqual([stored]);
+    expect(storedIn(location, "email", "app")).toEqual([stored]);
+    expect(storedIn(location, "audit", "app")).toEqual([stored]);
   });
 
   test("needs no handlers in the process that dispatches it", async () => {
@@ -56,10 +56,10 @@ describe("an event that is dispatched", () => {
   });
 
   test("again, by its id, changes nothing in the subscriptions that know it", async () => {
-    const directory = tempDirectory();
+    const location = tempLocation();
     const event = UserCreated({ userId: "7" });
-    const first = await openBus({ directory, topology: new BusTopology({ email: [UserCreated] }) }).dispatch(event);
-    const grown = openBus({ directory, topology });
+    const first = await openBus({ location, topology: new BusTopology({ email: [UserCreated] }) }).dispatch(event);
+    const grown = openBus({ location, topology });
     const { subscriptions, inserted, messageIds } = await grown.dispatch(event);
     expect([subscriptions, inserted]).toEqual([
       ["audit", "email"],
@@ -70,22 +70,22 @@ describe("an event that is dispatched", () => {
   });
 
   test("that has an identity is recognised by it, whatever its id", async () => {
-    const directory = tempDirectory();
-    const first = await openBus({ directory, topology }).dispatch(Paid({ order: "o1", cents: 5 }));
-    const again = await openBus({ directory, topology }).dispatch(Paid({ cents: 5, order: "o1" }));
+    const location = tempLocation();
+    const first = await openBus({ location, topology }).dispatch(Paid({ order: "o1", cents: 5 }));
+    const again = await openBus({ location, topology }).dispatch(Paid({ cents: 5, order: "o1" }));
     expect(again.messageIds).toEqual(first.messageIds);
     expect(again.inserted).toEqual([false, false]);
     expect(again.eventId).not.toBe(first.eventId);
-    expect(storedIn(directory, "billing")).toHaveLength(1);
+    expect(storedIn(location, "billing")).toHaveLength(1);
   });
 
   test("and says something else under a known identity is refused everywhere", async () => {
-    const directory = tempDirectory();
-    await openBus({ directory, topology: new BusTopology({ billing: [Paid] }) }).dispatch(Paid({ order: "o1" }));
-    const conflict = openBus({ directory, topology }).dispatch(Paid({ order: "o1", cents: 5 }));
+    const location = tempLocation();
+    await openBus({ location, topology: new BusTopology({ billing: [Paid] }) }).dispatch(Paid({ order: "o1" }));
+    const conflict = openBus({ location, topology }).dispatch(Paid({ order: "o1", cents: 5 }));
     await expect(conflict).rejects.toThrow(DeduplicationConflictError);
     await expect(conflict).rejects.toMatchObject({ code: "DEDUPLICATION_CONFLICT" });
-    expect(storedIn(directory, "audit")).toEqual([]); // it has never seen it, and does not get it either
+    expect(storedIn(location, "audit")).toEqual([]); // it has never seen it, and does not get it either
   });
 
   test("and shares its correlation with another one is another event", async () => {
@@ -99,26 +99,26 @@ describe("an event that is dispatched", () => {
   test.each([{ order: "" }, { order: " \t" }, { order: null }, {}, { order: Number.NaN }])(
     "must have a usable identity: nothing of %j is stored",
     async (data) => {
-      const directory = tempDirectory();
-      const bus = openBus({ directory, topology });
+      const location = tempLocation();
+      const bus = openBus({ location, topology });
       await bus.dispatch(UserCreated({ userId: "7" }));
       expect(() => Paid(data as { order: string })).toThrow(InvalidEventError);
-      expect(storedIn(directory, "billing")).toEqual([]);
+      expect(storedIn(location, "billing")).toEqual([]);
     },
   );
 
   test("has the budget of the bus that dispatches it", async () => {
-    const directory = tempDirectory();
-    const bus = openBus({ directory, topology: new BusTopology({ email: [UserCreated] }), maxRetries: 0 });
+    const location = tempLocation();
+    const bus = openBus({ location, topology: new BusTopology({ email: [UserCreated] }), maxRetries: 0 });
     const { messageIds } = await bus.dispatch(UserCreated({ userId: "7" }));
-    expect(readRow(directory, messageIds[0] as number)).toMatchObject({ max_attempts: 1 });
+    expect(readRow(location, messageIds[0] as number)).toMatchObject({ max_attempts: 1 });
   });
 
   test("waits for whoever has locked the database", async () => {
-    const directory = tempDirectory();
-    const bus = openBus({ directory, topology });
+    const location = tempLocation();
+    const bus = openBus({ location, topology });
     await bus.dispatch(UserCreated({ userId: "1" }));
-    const unlock = lockDatabase(directory);
+    const unlock = lockDatabase(location);
     const dispatching = bus.dispatch(UserCreated({ userId: "2" }));
     unlock();
     expect((await dispatching).inserted).toEqual([true, true]);
@@ -160,25 +160,25 @@ describe("an event for which there is no subscription", () => {
 
 describe("several events", () => {
   test("are stored in one transaction, with receipts in their order", async () => {
-    const directory = tempDirectory();
-    const bus = openBus({ directory, topology });
+    const location = tempLocation();
+    const bus = openBus({ location, topology });
     const events = [UserCreated({ userId: "1" }), Paid({ order: "o1" }), UserCreated({ userId: "2" })];
     const receipts = await bus.dispatchMany(new Set(events));
     expect(receipts.map(({ eventId }) => eventId)).toEqual(events.map(({ id }) => id));
     expect(receipts.map(({ subscriptions }) => subscriptions[1])).toEqual(["email", "billing", "email"]);
-    expect(storedIn(directory, "audit").map(({ event_id }) => event_id)).toEqual(events.map(({ id }) => id));
+    expect(storedIn(location, "audit").map(({ event_id }) => event_id)).toEqual(events.map(({ id }) => id));
   });
 
   test("are stored all or not at all", async () => {
-    const directory = tempDirectory();
-    const bus = openBus({ directory, topology });
+    const location = tempLocation();
+    const bus = openBus({ location, topology });
     const conflict = bus.dispatchMany([
       UserCreated({ userId: "1" }),
       Paid({ order: "o" }),
       Paid({ order: "o", cents: 1 }),
     ]);
     await expect(conflict).rejects.toThrow(DeduplicationConflictError);
-    expect(select(directory, "SELECT id FROM messages")).toEqual([]);
+    expect(select(location, "SELECT id FROM messages")).toEqual([]);
   });
 
   test("may be none", async () => {
@@ -197,29 +197,29 @@ describe("an event with an asynchronous schema", () => {
   const checked = new BusTopology({ audit: [Checked] });
 
   test("is validated before it is stored, and stored as it was given", async () => {
-    const directory = tempDirectory();
-    const bus = openBus({ directory, topology: checked });
+    const location = tempLocation();
+    const bus = openBus({ location, topology: checked });
     const event = Checked({ n: 4 });
     await bus.dispatch(event);
     expect(event.data).toEqual({ double: 8 });
-    expect(storedIn(directory, "audit")[0]?.["payload"]).toEqual({ n: 4 });
+    expect(storedIn(location, "audit")[0]?.["payload"]).toEqual({ n: 4 });
   });
 
   test("is refused if it does not fit, and all that was dispatched with it", async () => {
-    const directory = tempDirectory();
-    const bus = openBus({ directory, topology: checked });
+    const location = tempLocation();
+    const bus = openBus({ location, topology: checked });
     const refused = bus.dispatchMany([Checked({ n: 1 }), Checked({ n: -1 })]);
     await expect(refused).rejects.toThrow(InvalidEventError);
     await expect(refused).rejects.toThrow("n is negative");
     await bus.dispatch(Checked({ n: 2 }));
-    expect(storedIn(directory, "audit")).toHaveLength(1);
+    expect(storedIn(location, "audit")).toHaveLength(1);
   });
 });
 
 describe("a bus", () => {
   test("of another name has its own subscriptions in the same file", async () => {
-    const directory = tempDirectory();
-    const [one, other] = ["one", "other"].map((name) => openBus({ directory, topology, name }));
+    const location = tempLocation();
+    const [one, other] = ["one", "other"].map((name) => openBus({ location, topology, name }));
     const event = UserCreated({ userId: "7" });
     await one?.dispatch(event);
     expect(await other?.subscription("email").stats()).toMatchObject({ ready: 0 });
@@ -265,7 +265,7 @@ describe("a bus", () => {
     [{ topology, retention: 5 }, "`retention`"],
     [{ topology, serializer: {} }, "Unknown option `serializer`"],
   ])("refuses misused options", (options, message) => {
-    expect(() => new EventBus(tempDirectory(), options as never)).toThrow(message);
+    expect(() => new EventBus(tempLocation(), options as never)).toThrow(message);
   });
 
   test("does nothing more once it is closed", async () => {
@@ -288,7 +288,7 @@ describe("a bus", () => {
   test("is closed by `await using`", async () => {
     let outside: EventBus;
     {
-      await using bus = new EventBus(tempDirectory(), { topology });
+      await using bus = new EventBus(tempLocation(), { topology });
       await bus.dispatch(UserCreated({ userId: "7" }));
       outside = bus;
     }

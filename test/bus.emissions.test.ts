@@ -3,7 +3,7 @@ import { describe, expect, test } from "vitest";
 import { BusTopology, defineEvent, type Event, type EventHandler } from "../dist/bus/index.js";
 import { type BusTold, edgesOf, IDLE, listenToBus, openBus, schema, storedIn } from "./support/bus.ts";
 import { select } from "./support/inspect.ts";
-import { tempDirectory } from "./support/temp.ts";
+import { tempLocation } from "./support/location.ts";
 import { until } from "./support/until.ts";
 
 const Order = defineEvent<{ n: number }>("order");
@@ -17,22 +17,22 @@ const OTHER = "11111111-2222-3333-4444-555555555555";
 /** Has one order handled; resolves to what the bus told, and where to look. */
 async function handle(
   handler: EventHandler<{ n: number }>,
-  options: { directory?: string; requireSubscribers?: boolean; topology?: BusTopology } = {},
-): Promise<{ directory: string; told: BusTold; order: Event }> {
-  const directory = options.directory ?? tempDirectory();
-  const bus = openBus({ topology, ...options, directory, maxRetries: 1 });
+  options: { location?: string; requireSubscribers?: boolean; topology?: BusTopology } = {},
+): Promise<{ location: string; told: BusTold; order: Event }> {
+  const location = options.location ?? tempLocation();
+  const bus = openBus({ topology, ...options, location, maxRetries: 1 });
   const told = listenToBus(bus);
   const order = Order({ n: 1 });
   await bus.dispatch(order);
   bus.subscription("orders", { retry: RetryPolicy.immediate() }).handler(Order, handler);
   await bus.run(IDLE);
   await bus.close();
-  return { directory, told, order };
+  return { location, told, order };
 }
 
-const failureOf = (directory: string): unknown =>
+const failureOf = (location: string): unknown =>
   select(
-    directory,
+    location,
     "SELECT attempts, failure_reason AS reason, failure_category AS category FROM messages WHERE status = 3",
   );
 
@@ -42,14 +42,14 @@ const ACKED = [["event:acked", "orders", { n: 1 }]];
 describe("what a handler returns", () => {
   test("goes to all its subscriptions with the acknowledgement, as a child of the event", async () => {
     const paid = Paid({ n: 2 });
-    const { directory, told, order } = await handle(() => paid);
+    const { location, told, order } = await handle(() => paid);
     expect(told).toEqual(ACKED);
     for (const subscription of ["mail", "books"]) {
-      expect(storedIn(directory, subscription)).toMatchObject([
+      expect(storedIn(location, subscription)).toMatchObject([
         { event_id: paid.id, correlation_id: order.id, causation_id: order.id, payload: { n: 2 } },
       ]);
     }
-    expect(edgesOf(directory)).toEqual([
+    expect(edgesOf(location)).toEqual([
       [{ n: 1 }, { n: 2 }],
       [{ n: 1 }, { n: 2 }],
     ]);
@@ -66,28 +66,28 @@ describe("what a handler returns", () => {
     ["several", () => [Paid({ n: 2 }), Paid({ n: 3 })], [2, 3]],
     ["what it emitted, too", (_, { emit }) => [emit(Paid({ n: 2 })), Paid({ n: 3 })].slice(1) as Event[], [2, 3]],
   ])("may be %s", async (_, handler, expected) => {
-    const { directory, told } = await handle(handler);
+    const { location, told } = await handle(handler);
     expect(told).toEqual(ACKED);
-    expect(storedIn(directory, "mail").map(({ payload }) => (payload as { n: number }).n)).toEqual(expected);
+    expect(storedIn(location, "mail").map(({ payload }) => (payload as { n: number }).n)).toEqual(expected);
   });
 
   test("may be emitted as well: it is stored once", async () => {
-    const { directory, told } = await handle((_, { emit }) => {
+    const { location, told } = await handle((_, { emit }) => {
       const paid = Paid({ n: 2 });
       emit(paid);
       return [paid, paid];
     });
     expect(told).toEqual(ACKED);
-    expect(storedIn(directory, "mail")).toHaveLength(1);
+    expect(storedIn(location, "mail")).toHaveLength(1);
   });
 
   test("keeps the lineage that its author gave it", async () => {
-    const { directory, order } = await handle((event) => [
+    const { location, order } = await handle((event) => [
       Paid.from(event, { n: 2 }),
       Paid({ n: 3 }, { correlationId: OTHER }),
       Paid({ n: 4 }, { causationId: OTHER }),
     ]);
-    expect(storedIn(directory, "mail").map((one) => [one["correlation_id"], one["causation_id"]])).toEqual([
+    expect(storedIn(location, "mail").map((one) => [one["correlation_id"], one["causation_id"]])).toEqual([
       [order.id, order.id],
       [OTHER, order.id],
       [order.id, OTHER],
@@ -95,19 +95,19 @@ describe("what a handler returns", () => {
   });
 
   test("may be known already: it is linked, and not stored again", async () => {
-    const directory = tempDirectory();
+    const location = tempLocation();
     const known = Paid({ n: 2 });
-    await openBus({ directory, topology }).dispatchMany([known, Billed({ n: 3 })]);
-    const { told } = await handle(() => [known, Billed({ n: 3 })], { directory });
+    await openBus({ location, topology }).dispatchMany([known, Billed({ n: 3 })]);
+    const { told } = await handle(() => [known, Billed({ n: 3 })], { location });
     expect(told).toEqual(ACKED);
-    expect(storedIn(directory, "books")).toHaveLength(2);
-    expect(edgesOf(directory)).toHaveLength(3);
+    expect(storedIn(location, "books")).toHaveLength(2);
+    expect(edgesOf(location)).toHaveLength(3);
   });
 
   test("may be the event that it handles, which its subscription knows", async () => {
-    const { directory, told } = await handle((event) => event);
+    const { location, told } = await handle((event) => event);
     expect(told).toEqual(ACKED);
-    expect(storedIn(directory, "orders")).toHaveLength(1);
+    expect(storedIn(location, "orders")).toHaveLength(1);
   });
 
   test.each<[unknown, string]>([
@@ -117,45 +117,45 @@ describe("what a handler returns", () => {
     [[Paid({ n: 2 }), 5], "Expected `item 1 of what the handler returned` to be an event, got `5` (number)"],
     [Paid, `${UNSUPPORTED} a function`],
   ])("can be nothing else: %j is a dead letter at once", async (value, message) => {
-    const { directory, told } = await handle((_, { emit }) => {
+    const { location, told } = await handle((_, { emit }) => {
       emit(Paid({ n: 2 }));
       return value as undefined;
     });
     const error = expect.objectContaining({ message });
     expect(told).toEqual([["event:failed", "orders", { n: 1 }, error, "permanent_handler_error"]]);
-    expect(failureOf(directory)).toEqual([{ attempts: 1, reason: "permanent_handler_error", category: null }]);
-    expect(storedIn(directory, "mail")).toEqual([]);
+    expect(failureOf(location)).toEqual([{ attempts: 1, reason: "permanent_handler_error", category: null }]);
+    expect(storedIn(location, "mail")).toEqual([]);
   });
 
   test("comes to nothing if the handler threw after it emitted", async () => {
-    const { directory } = await handle((_, { emit }) => {
+    const { location } = await handle((_, { emit }) => {
       emit(Paid({ n: 2 }));
       throw new Error("no");
     });
-    expect(storedIn(directory, "mail")).toEqual([]);
-    expect(failureOf(directory)).toMatchObject([{ attempts: 2, reason: "retries_exhausted" }]);
+    expect(storedIn(location, "mail")).toEqual([]);
+    expect(failureOf(location)).toMatchObject([{ attempts: 2, reason: "retries_exhausted" }]);
   });
 });
 
 describe("an event that cannot be emitted makes the delivery a dead letter, and nothing of it is stored:", () => {
   test("one that conflicts with what is stored", async () => {
-    const directory = tempDirectory();
-    await openBus({ directory, topology }).dispatch(Billed({ n: 3 }));
-    const { told } = await handle(() => [Paid({ n: 2 }), Billed({ n: 3, cents: 5 })], { directory });
+    const location = tempLocation();
+    await openBus({ location, topology }).dispatch(Billed({ n: 3 }));
+    const { told } = await handle(() => [Paid({ n: 2 }), Billed({ n: 3, cents: 5 })], { location });
     const error = expect.any(DeduplicationConflictError);
     expect(told).toEqual([["event:failed", "orders", { n: 1 }, error, "permanent_handler_error"]]);
     const category = "deduplication_conflict";
-    expect(failureOf(directory)).toEqual([{ attempts: 1, reason: "permanent_handler_error", category }]);
-    expect(storedIn(directory, "mail")).toEqual([]);
-    expect(edgesOf(directory)).toEqual([]);
+    expect(failureOf(location)).toEqual([{ attempts: 1, reason: "permanent_handler_error", category }]);
+    expect(storedIn(location, "mail")).toEqual([]);
+    expect(edgesOf(location)).toEqual([]);
   });
 
   test("one that nobody gets", async () => {
-    const { directory, told } = await handle(() => [Paid({ n: 2 }), Lonely({ n: 3 })]);
+    const { location, told } = await handle(() => [Paid({ n: 2 }), Lonely({ n: 3 })]);
     const error = expect.any(NoSubscribersError);
     expect(told).toEqual([["event:failed", "orders", { n: 1 }, error, "permanent_handler_error"]]);
-    expect(failureOf(directory)).toEqual([{ attempts: 1, reason: "permanent_handler_error", category: null }]);
-    expect(storedIn(directory, "mail")).toEqual([]);
+    expect(failureOf(location)).toEqual([{ attempts: 1, reason: "permanent_handler_error", category: null }]);
+    expect(storedIn(location, "mail")).toEqual([]);
   });
 
   test("one that does not fit its asynchronous schema", async () => {
@@ -163,13 +163,13 @@ describe("an event that cannot be emitted makes the delivery a dead letter, and 
       "checked",
       schema(async (_: object) => Promise.reject(new Error("never fits"))),
     );
-    const { directory, told } = await handle(() => [Paid({ n: 2 }), Checked({})], {
+    const { location, told } = await handle(() => [Paid({ n: 2 }), Checked({})], {
       topology: new BusTopology({ orders: [Order], mail: [Paid, Checked] }),
     });
     const error = expect.any(InvalidEventError);
     expect(told).toEqual([["event:failed", "orders", { n: 1 }, error, "permanent_handler_error"]]);
-    expect(failureOf(directory)).toMatchObject([{ attempts: 1, category: "invalid_event" }]);
-    expect(storedIn(directory, "mail")).toEqual([]);
+    expect(failureOf(location)).toMatchObject([{ attempts: 1, category: "invalid_event" }]);
+    expect(storedIn(location, "mail")).toEqual([]);
   });
 });
 
@@ -180,17 +180,17 @@ test("an event whose asynchronous schema throws is tried again with the delivery
     return { value };
   };
   const Checked = defineEvent("checked", { "~standard": { version: 1, vendor: "test", validate } });
-  const { directory, told } = await handle(() => Checked({}), {
+  const { location, told } = await handle(() => Checked({}), {
     topology: new BusTopology({ orders: [Order], mail: [Checked] }),
   });
   expect(told).toEqual([["event:retried", "orders", { n: 1 }, new Error("no connection"), 0], ...ACKED]);
-  expect(storedIn(directory, "mail")).toHaveLength(1);
+  expect(storedIn(location, "mail")).toHaveLength(1);
 });
 
 test("an event that nobody gets is dropped where that is allowed", async () => {
-  const { directory, told } = await handle(() => [Paid({ n: 2 }), Lonely({ n: 3 })], { requireSubscribers: false });
+  const { location, told } = await handle(() => [Paid({ n: 2 }), Lonely({ n: 3 })], { requireSubscribers: false });
   expect(told).toEqual(ACKED);
-  expect(storedIn(directory, "mail")).toHaveLength(1);
+  expect(storedIn(location, "mail")).toHaveLength(1);
 });
 
 describe("emit", () => {
@@ -210,16 +210,16 @@ describe("emit", () => {
 
   test("throws once the handler has settled", async () => {
     let late: ((event: Event) => void) | undefined;
-    const { directory } = await handle((_, { emit }) => {
+    const { location } = await handle((_, { emit }) => {
       late = emit;
     });
     expect(() => late?.(Paid({ n: 2 }))).toThrow("This delivery is over");
-    expect(storedIn(directory, "mail")).toEqual([]);
+    expect(storedIn(location, "mail")).toEqual([]);
   });
 
   test("throws in a handler that ran out of time and was given up", async () => {
-    const directory = tempDirectory();
-    const bus = openBus({ directory, topology, maxRetries: 0 });
+    const location = tempLocation();
+    const bus = openBus({ location, topology, maxRetries: 0 });
     const told = listenToBus(bus);
     let outcome: unknown;
     bus.subscription("orders", { timeoutMs: 50, graceMs: 50 }).handler(Order, async (_, { emit }) => {
@@ -235,18 +235,18 @@ describe("emit", () => {
     expect(told).toMatchObject([["event:failed", "orders", { n: 1 }, { name: "TimeoutError" }, "handler_timeout"]]);
     await until(() => outcome);
     expect(outcome).toMatchObject({ message: expect.stringContaining("This delivery is over") });
-    expect(storedIn(directory, "mail")).toEqual([]);
+    expect(storedIn(location, "mail")).toEqual([]);
   });
 
   test("is not what dispatch is: that commits by itself", async () => {
-    const directory = tempDirectory();
-    const bus = openBus({ directory, topology, maxRetries: 0 });
+    const location = tempLocation();
+    const bus = openBus({ location, topology, maxRetries: 0 });
     bus.subscription("orders").handler(Order, async () => {
       await bus.dispatch(Paid({ n: 2 }));
       throw new Error("no");
     });
     await bus.dispatch(Order({ n: 1 }));
     await bus.run(IDLE);
-    expect(storedIn(directory, "mail")).toMatchObject([{ causation_id: null }]);
+    expect(storedIn(location, "mail")).toMatchObject([{ causation_id: null }]);
   });
 });

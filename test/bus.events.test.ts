@@ -2,7 +2,7 @@ import { RetryPolicy } from "localqueue";
 import { describe, expect, test } from "vitest";
 import { BusTopology, defineEvent } from "../dist/bus/index.js";
 import { IDLE, listenToBus, openBus } from "./support/bus.ts";
-import { tempDirectory } from "./support/temp.ts";
+import { tempLocation } from "./support/location.ts";
 import { until } from "./support/until.ts";
 import { collectWarnings } from "./support/worker.ts";
 
@@ -71,7 +71,7 @@ describe("a listener of a bus", () => {
 describe("a dead letter that nobody hears of", () => {
   async function fail(listen: boolean): Promise<unknown[]> {
     const warnings = collectWarnings();
-    const bus = openBus({ directory: tempDirectory(), topology, maxRetries: 0 });
+    const bus = openBus({ location: tempLocation(), topology, maxRetries: 0 });
     if (listen) bus.on("event:failed", () => {});
     for (const name of ["work", "other"]) {
       bus

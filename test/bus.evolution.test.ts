@@ -2,7 +2,7 @@ import { expect, test } from "vitest";
 import { BusTopology, defineEvent, type EventDefinition, type StandardSchema } from "../dist/bus/index.js";
 import { type BusTold, IDLE, listenToBus, openBus, schema } from "./support/bus.ts";
 import { readRow } from "./support/database.ts";
-import { tempDirectory } from "./support/temp.ts";
+import { tempLocation } from "./support/location.ts";
 
 /** A schema by fields: each has a type, or a default. Others are dropped, or refused if it is strict. */
 function fields<T>(known: Record<string, "string" | { readonly default: unknown }>, strict = false): StandardSchema<T> {
@@ -29,14 +29,14 @@ async function pass<Input>(
   data: Input,
   to: EventDefinition<never, unknown>,
 ): Promise<{ seen: unknown[]; told: BusTold; row: Record<string, unknown> }> {
-  const directory = tempDirectory();
-  const { messageIds } = await openBus({ directory, topology: new BusTopology({ work: [from] }) }).dispatch(from(data));
-  const bus = openBus({ directory, topology: new BusTopology({ work: [to] }) });
+  const location = tempLocation();
+  const { messageIds } = await openBus({ location, topology: new BusTopology({ work: [from] }) }).dispatch(from(data));
+  const bus = openBus({ location, topology: new BusTopology({ work: [to] }) });
   const told = listenToBus(bus);
   const seen: unknown[] = [];
   bus.subscription("work").handler(to, (event) => void seen.push([event.data, event.schema]));
   await bus.run(IDLE);
-  return { seen, told, row: readRow(directory, messageIds[0] as number) };
+  return { seen, told, row: readRow(location, messageIds[0] as number) };
 }
 
 test("a process that knows version 2 handles an event of version 1: defaults fill what it lacks", async () => {
@@ -77,15 +77,15 @@ test.each([
 });
 
 test("a dead letter that does not fit is handled once a process is deployed that knows better", async () => {
-  const directory = tempDirectory();
+  const location = tempLocation();
   const From = defineEvent("user");
-  await openBus({ directory, topology: new BusTopology({ work: [From] }) }).dispatch(From({ mail: "a@b" }));
-  const old = openBus({ directory, topology: new BusTopology({ work: [V1] }) });
+  await openBus({ location, topology: new BusTopology({ work: [From] }) }).dispatch(From({ mail: "a@b" }));
+  const old = openBus({ location, topology: new BusTopology({ work: [V1] }) });
   listenToBus(old);
   old.subscription("work").handler(V1, () => {});
   await old.run(IDLE);
   const Better = defineEvent("user", fields<{ name: string }>({ name: { default: "anonymous" } }), { version: 2 });
-  const bus = openBus({ directory, topology: new BusTopology({ work: [Better] }) });
+  const bus = openBus({ location, topology: new BusTopology({ work: [Better] }) });
   const seen: unknown[] = [];
   bus.subscription("work").handler(Better, (event) => void seen.push(event.data));
   expect(await bus.subscription("work").retryFailed({ reason: "invalid_payload" })).toBe(1);

@@ -3,7 +3,7 @@ import { RetryPolicy } from "localqueue";
 import { describe, expect, test } from "vitest";
 import { BusTopology, defineEvent } from "../dist/bus/index.js";
 import { listenToBus, openBus, run } from "./support/bus.ts";
-import { tempDirectory } from "./support/temp.ts";
+import { tempLocation } from "./support/location.ts";
 import { until } from "./support/until.ts";
 import { gate } from "./support/worker.ts";
 
@@ -50,8 +50,8 @@ describe("a run that is to end when it is idle", () => {
   test.each([1, 30])(
     "after %d ms sees a chain of events over three subscriptions to its end",
     async (idleTimeoutMs) => {
-      const directory = tempDirectory();
-      const bus = openBus({ directory, topology });
+      const location = tempLocation();
+      const bus = openBus({ location, topology });
       const told = listenToBus(bus);
       bus.subscription("c").handler(Third, () => {});
       bus.subscription("b").handler(Second, async ({ data }, { emit }) => {
@@ -91,9 +91,9 @@ describe("a run that is to end when it is idle", () => {
   });
 
   test("does not wait for what another process handles", async () => {
-    const directory = tempDirectory();
+    const location = tempLocation();
     const finish = gate();
-    const [one, other] = [openBus({ directory, topology }), openBus({ directory, topology })];
+    const [one, other] = [openBus({ location, topology }), openBus({ location, topology })];
     one.subscription("a").handler(First, () => finish.passed);
     other.subscription("a").handler(First, () => {});
     await one.dispatch(First({ n: 1 }));

@@ -3,7 +3,7 @@ import { describe, expect, test } from "vitest";
 import { BusTopology, defineEvent, type StandardSchema } from "../dist/bus/index.js";
 import { IDLE, listenToBus, openBus, run, schema, storedIn } from "./support/bus.ts";
 import { readRow } from "./support/database.ts";
-import { tempDirectory } from "./support/temp.ts";
+import { tempLocation } from "./support/location.ts";
 import { until } from "./support/until.ts";
 
 /** What handlers, schemas and factories may take too long for, or make too much of. */
@@ -19,8 +19,8 @@ test("an event that is too large to be emitted makes a dead letter, and the bus 
   const Large = defineEvent<{ text: string }>("large");
   const names = Array.from({ length: 20 }, (_, i) => `s${i}`);
   const topology = new BusTopology({ orders: [Order], ...Object.fromEntries(names.map((name) => [name, [Large]])) });
-  const directory = tempDirectory();
-  const bus = openBus({ directory, topology });
+  const location = tempLocation();
+  const bus = openBus({ location, topology });
   const told = listenToBus(bus);
   bus.subscription("orders").handler(Order, ({ data }) => {
     return data.n === 1 ? Large({ text: "x".repeat(14 * 1024 * 1024) }) : undefined;
@@ -37,20 +37,20 @@ describe("an emitted event whose asynchronous schema never answers", () => {
   const topology = new BusTopology({ orders: [Order], after: [Silent] });
 
   test("takes its time from the handler's", async () => {
-    const directory = tempDirectory();
-    const bus = openBus({ directory, topology, maxRetries: 0 });
+    const location = tempLocation();
+    const bus = openBus({ location, topology, maxRetries: 0 });
     const told = listenToBus(bus);
     bus.subscription("orders", { timeoutMs: 50 }).handler(Order, () => Silent({}));
     const { messageIds } = await bus.dispatch(Order({ n: 1 }));
     await bus.run(IDLE);
     expect(told).toMatchObject([["event:failed", "orders", { n: 1 }, { name: "TimeoutError" }, "handler_timeout"]]);
-    expect(readRow(directory, messageIds[0] as number)).toMatchObject({ status: 3, attempts: 1 });
-    expect(storedIn(directory, "after")).toEqual([]);
+    expect(readRow(location, messageIds[0] as number)).toMatchObject({ status: 3, attempts: 1 });
+    expect(storedIn(location, "after")).toEqual([]);
   });
 
   test("does not hold up the end of a run: the delivery is given back", async () => {
-    const directory = tempDirectory();
-    const bus = openBus({ directory, topology });
+    const location = tempLocation();
+    const bus = openBus({ location, topology });
     let handled = false;
     bus.subscription("orders", { graceMs: 20 }).handler(Order, () => {
       handled = true;
@@ -61,7 +61,7 @@ describe("an emitted event whose asynchronous schema never answers", () => {
     await until(() => handled);
     await bus.close();
     await running;
-    expect(readRow(directory, messageIds[0] as number)).toMatchObject({ status: 0, attempts: 0 });
+    expect(readRow(location, messageIds[0] as number)).toMatchObject({ status: 0, attempts: 0 });
   });
 });
 
@@ -77,7 +77,7 @@ test("a context that comes too late, when its delivery is over, reaches no handl
     await late;
     return {};
   };
-  const bus = openBus({ directory: tempDirectory(), topology, maxRetries: 0, createContext });
+  const bus = openBus({ location: tempLocation(), topology, maxRetries: 0, createContext });
   const told = listenToBus(bus);
   let calls = 0;
   bus.subscription("orders", { timeoutMs: 50, graceMs: 50 }).handler(Order, () => void calls++);
@@ -96,12 +96,12 @@ test("a schema that throws is no invalid event, also where those are permanent e
     if (failures-- > 0) throw new Error("the registry is away");
     return { value: value as object };
   };
-  const directory = tempDirectory();
+  const location = tempLocation();
   const plain = defineEvent("checked");
   const Checked = defineEvent("checked", { "~standard": { version: 1, vendor: "test", validate } });
-  const producer = openBus({ directory, topology: new BusTopology({ checks: [plain] }) });
+  const producer = openBus({ location, topology: new BusTopology({ checks: [plain] }) });
   const { messageIds } = await producer.dispatch(plain({ n: 1 }));
-  const bus = openBus({ directory, topology: new BusTopology({ checks: [Checked] }) });
+  const bus = openBus({ location, topology: new BusTopology({ checks: [Checked] }) });
   const told = listenToBus(bus);
   const options = { permanentErrors: [InvalidEventError], retry: RetryPolicy.immediate() };
   bus.subscription("checks", options).handler(Checked, () => {});
@@ -112,5 +112,5 @@ test("a schema that throws is no invalid event, also where those are permanent e
     ["error", "checks", away],
     ["event:acked", "checks", { n: 1 }],
   ]);
-  expect(readRow(directory, messageIds[0] as number)["last_error"]).toBe("Error: the registry is away");
+  expect(readRow(location, messageIds[0] as number)["last_error"]).toBe("Error: the registry is away");
 });

@@ -2,8 +2,8 @@ import { expect, test } from "vitest";
 import { BusTopology, defineEvent } from "../dist/bus/index.js";
 import { edgesOf, openBus, storedIn } from "./support/bus.ts";
 import { faultsOf, select } from "./support/inspect.ts";
+import { tempLocation } from "./support/location.ts";
 import { type Message, Program } from "./support/program.ts";
-import { tempDirectory } from "./support/temp.ts";
 import { until } from "./support/until.ts";
 
 interface Work {
@@ -32,8 +32,8 @@ function peakOf(programs: readonly Program[]): number {
 }
 
 test("processes that run the same subscription share its events: each is handled once, by as many as allowed", async () => {
-  const location = tempDirectory();
-  await using bus = openBus({ directory: location, topology });
+  const location = tempLocation();
+  await using bus = openBus({ location, topology });
   const events = 60;
   const input = { location, routes, types, runs: ["work"], subscriptionOptions: { concurrency: 2 } };
   const programs = [new Program("bus.mjs", input), new Program("bus.mjs", input)];
@@ -50,7 +50,7 @@ test("processes that run the same subscription share its events: each is handled
 });
 
 test("an event goes from the process that dispatches it through one that emits another to one that handles that", async () => {
-  const location = tempDirectory();
+  const location = tempLocation();
   const producer = new Program("bus.mjs", { location, routes, types });
   const worker = new Program("bus.mjs", { location, routes, types, runs: ["work"] });
   const notary = new Program("bus.mjs", { location, routes, types, runs: ["notes"] });
@@ -68,9 +68,9 @@ test("an event goes from the process that dispatches it through one that emits a
 });
 
 test("of two processes that dispatch the same business event, one stores it; one that says something else is refused", async () => {
-  const location = tempDirectory();
+  const location = tempLocation();
   const Paid = defineEvent<{ order: string; cents: number }>("paid", undefined, { identity: ["order"] });
-  const buses = [1, 2].map(() => openBus({ directory: location, topology: new BusTopology({ books: [Paid] }) }));
+  const buses = [1, 2].map(() => openBus({ location, topology: new BusTopology({ books: [Paid] }) }));
   const same = await Promise.all(buses.map((bus) => bus.dispatch(Paid({ order: "o1", cents: 5 }))));
   expect(same.flatMap(({ inserted }) => inserted).sort()).toEqual([false, true]);
   expect(same[0]?.messageIds).toEqual(same[1]?.messageIds);
@@ -80,9 +80,9 @@ test("of two processes that dispatch the same business event, one stores it; one
 });
 
 test("a process that was stopped past its lease loses the event, and all that it emitted", async () => {
-  const location = tempDirectory();
+  const location = tempLocation();
   const input = { location, routes, types, runs: ["work"], options: { leaseMs: 500 } };
-  await using bus = openBus({ directory: location, topology });
+  await using bus = openBus({ location, topology });
   const zombie = new Program("bus.mjs", input);
   await zombie.hears("running");
   await bus.dispatch(Task({ n: 1, waitsMs: 1_000, emits: [{ type: "note", n: 2 }] }));
@@ -107,10 +107,10 @@ test("a process that was stopped past its lease loses the event, and all that it
 });
 
 test("an event that an old process does not know is handled by a newer one beside it", async () => {
-  const location = tempDirectory();
+  const location = tempLocation();
   const old = new Program("bus.mjs", { location, routes: { work: ["task"] }, types: ["task"], runs: ["work"] });
   await old.hears("running");
-  await using bus = openBus({ directory: location, topology: new BusTopology({ work: [Task, Note] }) });
+  await using bus = openBus({ location, topology: new BusTopology({ work: [Task, Note] }) });
   await bus.dispatch(Note({ n: 1 }));
   const { error } = (await old.hears("error")) as Message & { error: string };
   expect(error).toContain('got an event of the type "note", which is not known here');

@@ -4,7 +4,7 @@ import { describe, expect, test } from "vitest";
 import { BusTopology, defineEvent, type EventBus, type EventHandler } from "../dist/bus/index.js";
 import { IDLE, listenToBus, openBus, storedIn } from "./support/bus.ts";
 import { readRow } from "./support/database.ts";
-import { tempDirectory } from "./support/temp.ts";
+import { tempLocation } from "./support/location.ts";
 import { until } from "./support/until.ts";
 import { gate } from "./support/worker.ts";
 
@@ -16,15 +16,15 @@ const topology = new BusTopology({ work: [Created], after: [Done] });
 async function begin(
   handler: EventHandler<{ n: number }>,
   { graceMs = 30_000, maxRetries = 3 } = {},
-): Promise<{ bus: EventBus; running: Promise<void>; stop: AbortController; directory: string }> {
-  const directory = tempDirectory();
-  const bus = openBus({ directory, topology, maxRetries });
+): Promise<{ bus: EventBus; running: Promise<void>; stop: AbortController; location: string }> {
+  const location = tempLocation();
+  const bus = openBus({ location, topology, maxRetries });
   await bus.dispatchMany([Created({ n: 1 }), Created({ n: 2 })]);
   bus.subscription("work", { graceMs }).handler(Created, handler);
   const stop = new AbortController();
   const running = bus.run({ signal: stop.signal });
   await until(async () => (await bus.subscription("work").stats()).processing === 1);
-  return { bus, running, stop, directory };
+  return { bus, running, stop, location };
 }
 
 describe.each(["the signal", "close()"] as const)("a run that is stopped by %s", (how) => {
@@ -49,8 +49,8 @@ describe.each(["the signal", "close()"] as const)("a run that is stopped by %s",
     await begun.running;
     expect(seen).toEqual([1]);
     expect(told).toEqual([["event:acked", "work", { n: 1 }]]);
-    expect(storedIn(begun.directory, "after").map(({ payload }) => payload)).toEqual([{ n: 11 }, { n: 10 }, { n: 12 }]);
-    expect(readRow(begun.directory, 2)).toMatchObject({ status: 0, attempts: 0 });
+    expect(storedIn(begun.location, "after").map(({ payload }) => payload)).toEqual([{ n: 11 }, { n: 10 }, { n: 12 }]);
+    expect(readRow(begun.location, 2)).toMatchObject({ status: 0, attempts: 0 });
   });
 
   test("aborts a handler at the end of the grace: what it returns then counts", async () => {
@@ -73,8 +73,8 @@ describe.each(["the signal", "close()"] as const)("a run that is stopped by %s",
     stopBy(begun);
     await begun.running;
     expect(told).toEqual([]);
-    expect(readRow(begun.directory, 1)).toMatchObject({ status: 0, attempts: 0 });
-    expect(storedIn(begun.directory, "after")).toEqual([]);
+    expect(readRow(begun.location, 1)).toMatchObject({ status: 0, attempts: 0 });
+    expect(storedIn(begun.location, "after")).toEqual([]);
   });
 
   test("counts a delivery whose handler throws anything else", async () => {
@@ -90,7 +90,7 @@ describe.each(["the signal", "close()"] as const)("a run that is stopped by %s",
     stopBy(begun);
     await begun.running;
     expect(told).toEqual([["event:retried", "work", { n: 1 }, boom, expect.any(Number)]]);
-    expect(readRow(begun.directory, 1)).toMatchObject({ status: 0, attempts: 1 });
+    expect(readRow(begun.location, 1)).toMatchObject({ status: 0, attempts: 1 });
   });
 
   test("leaves a handler alone that ignores the abort: its event is delivered again when the lease ends", async () => {
@@ -109,11 +109,11 @@ describe.each(["the signal", "close()"] as const)("a run that is stopped by %s",
     );
     stopBy(begun);
     await begun.running;
-    expect(readRow(begun.directory, 1)).toMatchObject({ status: 1, attempts: 1 });
+    expect(readRow(begun.location, 1)).toMatchObject({ status: 1, attempts: 1 });
     finish.open();
     await until(() => late);
     expect(late).toHaveProperty("message", expect.stringContaining("This delivery is over"));
-    expect(storedIn(begun.directory, "after")).toEqual([]);
+    expect(storedIn(begun.location, "after")).toEqual([]);
   });
 });
 
@@ -131,14 +131,14 @@ test("a bus that closes runs nothing more, and when it is closed dispatches noth
 });
 
 test("a run whose signal has aborted before does nothing", async () => {
-  const directory = tempDirectory();
-  const bus = openBus({ directory, topology });
+  const location = tempLocation();
+  const bus = openBus({ location, topology });
   let calls = 0;
   bus.subscription("work").handler(Created, () => void calls++);
   await bus.dispatch(Created({ n: 1 }));
   await bus.run({ signal: AbortSignal.abort() });
   expect(calls).toBe(0);
-  expect(readRow(directory, 1)).toMatchObject({ status: 0, attempts: 0 });
+  expect(readRow(location, 1)).toMatchObject({ status: 0, attempts: 0 });
   await bus.run(IDLE);
   expect(calls).toBe(1);
 });
@@ -151,8 +151,8 @@ test("a bus that does not run is closed at once, and may be closed from outside 
 });
 
 test("a handler may stop the run that it is part of", async () => {
-  const directory = tempDirectory();
-  const bus = openBus({ directory, topology });
+  const location = tempLocation();
+  const bus = openBus({ location, topology });
   const stop = new AbortController();
   await bus.dispatchMany([Created({ n: 1 }), Created({ n: 2 })]);
   bus.subscription("work").handler(Created, () => stop.abort());

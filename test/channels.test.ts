@@ -6,8 +6,8 @@ import { describe, expect, onTestFinished, test, vi } from "vitest";
 import { listen, listenToAll } from "./support/channels.ts";
 import { runModule } from "./support/child.ts";
 import { openDatabase, steal } from "./support/database.ts";
+import { tempLocation } from "./support/location.ts";
 import { openQueue } from "./support/queue.ts";
-import { tempDirectory } from "./support/temp.ts";
 import { until } from "./support/until.ts";
 import { collectWarnings, gate, start } from "./support/worker.ts";
 
@@ -98,7 +98,7 @@ describe("localqueue:put", () => {
       process.on("warning", ({ code, message }) => warnings.push([code, message]));
       subscribe("localqueue:put", (message) => { message.context = ${JSON.stringify(context)}; });
       subscribe("localqueue:claim", ({ context }) => contexts.push(context ?? null));
-      const queue = new SimpleQueue(${JSON.stringify(tempDirectory())});
+      const queue = new SimpleQueue(${JSON.stringify(tempLocation())});
       await queue.put(1);
       await queue.put(2);
       await queue.getMany(2);
@@ -125,8 +125,8 @@ describe("localqueue:put", () => {
 
 describe("the context of a job", () => {
   test("comes with each of its deliveries, by hand or to a worker, in this process or another", async () => {
-    const directory = tempDirectory();
-    const queue = openQueue({ directory, maxRetries: 9 });
+    const location = tempLocation();
+    const queue = openQueue({ location, maxRetries: 9 });
     const deliveries = listenToAll("localqueue:claim", "localqueue:handler");
     linkPuts();
     const { id } = await queue.put("job", { jobId: "j" });
@@ -138,7 +138,7 @@ describe("the context of a job", () => {
       import { subscribe } from "node:diagnostics_channel";
       import { SimpleQueue } from "dist/index.js";
       subscribe("localqueue:claim", (message) => console.log(JSON.stringify(message)));
-      const queue = new SimpleQueue(${JSON.stringify(directory)});
+      const queue = new SimpleQueue(${JSON.stringify(location)});
       await (await queue.get()).ack();
       await queue.close();`);
     const message = (attempt: number): object => {
@@ -318,12 +318,12 @@ describe("localqueue:settle", () => {
 
 describe("localqueue:lease-lost", () => {
   test("is told to who settles or extends too late", async () => {
-    const directory = tempDirectory();
-    const queue = openQueue({ directory });
+    const location = tempLocation();
+    const queue = openQueue({ location });
     const told = listenToAll("localqueue:lease-lost", "localqueue:settle");
     const { id } = await queue.put("job", { jobId: "j" });
     const job = await queue.get();
-    steal(directory, id);
+    steal(location, id);
     await expect(job.ack()).rejects.toThrow();
     await expect(queue.extendLease({ id, receipt: job.receipt }, 1_000)).rejects.toThrow();
     expect(told).toEqual([
@@ -333,11 +333,11 @@ describe("localqueue:lease-lost", () => {
   });
 
   test("is told when a worker loses the lease of a job that it runs", async () => {
-    const directory = tempDirectory();
-    const queue = openQueue({ directory });
+    const location = tempLocation();
+    const queue = openQueue({ location });
     const told = listenToAll("localqueue:lease-lost", "localqueue:settle", "localqueue:handler:end");
     await queue.put("job", { jobId: "j" });
-    const worker = new Worker(queue, (job) => steal(directory, job.id));
+    const worker = new Worker(queue, (job) => steal(location, job.id));
     await worker.runOnce();
     expect(told).toMatchObject([
       ["localqueue:handler:end", { outcome: "returned" }],
@@ -347,11 +347,11 @@ describe("localqueue:lease-lost", () => {
 });
 
 test("localqueue:error tells the faults of the storage that a worker waits out", async () => {
-  const directory = tempDirectory();
+  const location = tempLocation();
   const told = listenToAll("localqueue:error");
-  const queue = openQueue({ directory, name: "q" });
+  const queue = openQueue({ location, name: "q" });
   await queue.put("job");
-  const database = openDatabase(directory);
+  const database = openDatabase(location);
   database.exec(`CREATE TRIGGER fault BEFORE UPDATE OF status ON messages BEGIN SELECT RAISE(ABORT, 'a fault'); END`);
   const worker = new Worker(queue, () => {});
   worker.on("error", () => {});
@@ -373,13 +373,13 @@ test("as long as nobody listens, no message is made", async () => {
       for (const method of ["publish", "runStores"]) Reflect.deleteProperty(own, method);
     });
   }
-  const directory = tempDirectory();
-  const queue = openQueue({ directory });
+  const location = tempLocation();
+  const queue = openQueue({ location });
   await queue.putMany(["by a worker", "by hand", "lost"]);
   await new Worker(queue, () => {}).runOnce();
   await (await queue.get()).ack();
   const lost = await queue.get();
-  steal(directory, lost.id);
+  steal(location, lost.id);
   await expect(lost.ack()).rejects.toThrow();
   expect(made).not.toHaveBeenCalled();
 });
@@ -394,7 +394,7 @@ test("a subscriber that throws harms no job; Node reports it as an uncaught exce
     process.on("uncaughtException", ({ message }) => caught.push(message));
     for (const name of ${JSON.stringify(names)}) subscribe("localqueue:" + name, () => { throw new Error(name); });
     channel("localqueue:handler").bindStore(new AsyncLocalStorage(), () => { throw new Error("store"); });
-    const queue = new SimpleQueue(${JSON.stringify(tempDirectory())});
+    const queue = new SimpleQueue(${JSON.stringify(tempLocation())});
     await queue.put("job");
     const handled = [];
     await new Worker(queue, (job) => void handled.push(job.data)).runOnce();

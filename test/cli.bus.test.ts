@@ -5,13 +5,14 @@ import { BusTopology, defineEvent, type Event, EventBus } from "localqueue/bus";
 import { describe, expect, test } from "vitest";
 import { runCli } from "./support/cli.ts";
 import { openDatabase } from "./support/database.ts";
+import { tempLocation } from "./support/location.ts";
 import { openQueue } from "./support/queue.ts";
 import { tempDirectory } from "./support/temp.ts";
 
 const UserCreated = defineEvent<object>("user.created");
 
 interface UsedBus {
-  readonly directory: string;
+  readonly location: string;
   /** What was dispatched, in this order. */
   readonly events: readonly Event[];
   readonly ids: readonly string[];
@@ -22,9 +23,9 @@ interface UsedBus {
  * from the last one, whose retries are used up. Its subscription "audit" did them all.
  */
 async function deadLetters(...users: readonly object[]): Promise<UsedBus> {
-  const directory = tempDirectory();
+  const location = tempLocation();
   const topology = new BusTopology({ email: [UserCreated], audit: ["*"] });
-  const bus = new EventBus(directory, { name: "app", topology, maxRetries: 0 });
+  const bus = new EventBus(location, { name: "app", topology, maxRetries: 0 });
   bus.on("event:failed", () => {});
   const events = users.map((user) => UserCreated(user));
   for (const event of events) await bus.dispatch(event); // each has the ids 2n - 1 (audit) and 2n (email)
@@ -35,26 +36,26 @@ async function deadLetters(...users: readonly object[]): Promise<UsedBus> {
   });
   await bus.run({ idleTimeoutMs: 1 });
   await bus.close();
-  return { directory, events, ids: events.map(({ id }) => id) };
+  return { location, events, ids: events.map(({ id }) => id) };
 }
 
 const EMAIL = ["--bus", "app", "--subscription", "email"];
-const on = (directory: string, action: string, ...more: readonly string[]): string[] => {
-  return ["bus", "failed", action, directory, ...EMAIL, ...more];
+const on = (location: string, action: string, ...more: readonly string[]): string[] => {
+  return ["bus", "failed", action, location, ...EMAIL, ...more];
 };
 
-async function countsOf(directory: string, subscription: string): Promise<object> {
-  const all: { subscription: string }[] = JSON.parse((await runCli(["bus", "stats", directory, "--json"])).stdout);
+async function countsOf(location: string, subscription: string): Promise<object> {
+  const all: { subscription: string }[] = JSON.parse((await runCli(["bus", "stats", location, "--json"])).stdout);
   return all.find((one) => one.subscription === subscription) ?? {};
 }
 
 describe("bus stats", () => {
   test("shows all subscriptions of all buses", async () => {
-    const { directory } = await deadLetters(...Array.from({ length: 3 }, () => ({})));
-    const later = new EventBus(directory, { topology: new BusTopology({ billing: ["*"] }) });
+    const { location } = await deadLetters(...Array.from({ length: 3 }, () => ({})));
+    const later = new EventBus(location, { topology: new BusTopology({ billing: ["*"] }) });
     await later.dispatchMany(Array.from({ length: 1_234 }, () => UserCreated({})));
     await later.close();
-    expect(await runCli(["bus", "stats", directory])).toEqual({
+    expect(await runCli(["bus", "stats", location])).toEqual({
       code: 0,
       stdout: `bus      subscription  ready  processing  acked  failed
 app      audit             0           0      3       0
@@ -63,7 +64,7 @@ default  billing       1,234           0      0       0
 `,
       stderr: "",
     });
-    expect(await runCli(["bus", "stats", directory, "--bus", "default", "--json"])).toEqual({
+    expect(await runCli(["bus", "stats", location, "--bus", "default", "--json"])).toEqual({
       code: 0,
       stdout: '[{"bus":"default","subscription":"billing","ready":1234,"processing":0,"acked":0,"failed":0}]\n',
       stderr: "",
@@ -71,23 +72,23 @@ default  billing       1,234           0      0       0
   });
 
   test("says so when no event was dispatched yet", async () => {
-    const directory = tempDirectory();
-    await openQueue({ directory }).put(1);
-    expect(await runCli(["bus", "stats", directory])).toEqual({
+    const location = tempLocation();
+    await openQueue({ location }).put(1);
+    expect(await runCli(["bus", "stats", location])).toEqual({
       code: 0,
-      stdout: `No subscription has got an event in ${directory}\n`,
+      stdout: `No subscription has got an event in ${location}\n`,
       stderr: "",
     });
-    expect((await runCli(["bus", "stats", directory, "--json"])).stdout).toBe("[]\n");
+    expect((await runCli(["bus", "stats", location, "--json"])).stdout).toBe("[]\n");
   });
 
   test("tells of done events that outgrow the work, with what to type", async () => {
-    const { directory } = await deadLetters({});
-    const database = openDatabase(directory);
+    const { location } = await deadLetters({});
+    const database = openDatabase(location);
     database.exec("UPDATE localqueue_counts SET acked = 100000 WHERE queue = '__bus__:app:audit'");
     database.close();
-    const { code, stderr } = await runCli(["bus", "stats", directory, "--json"]);
-    const line = `localqueue bus purge ${directory} --subscription audit --bus app --older-than 30d`;
+    const { code, stderr } = await runCli(["bus", "stats", location, "--json"]);
+    const line = `localqueue bus purge ${location} --subscription audit --bus app --older-than 30d`;
     expect([code, stderr]).toEqual([
       0,
       `localqueue: 100,000 acked events are kept, 0 events to do. To remove old ones: ${line}\n`,
@@ -97,8 +98,8 @@ default  billing       1,234           0      0       0
 
 describe("bus failed list", () => {
   test("shows the types and ids of the events, in 80 columns", async () => {
-    const { directory, ids } = await deadLetters({}, {});
-    const { code, stdout, stderr } = await runCli(on(directory, "list"));
+    const { location, ids } = await deadLetters({}, {});
+    const { code, stdout, stderr } = await runCli(on(location, "list"));
     expect([code, stderr]).toEqual([0, ""]);
     expect(stdout).toBe(`id  event type    event id                              reason                 …
  2  user.created  ${ids[0]}  rejected/unknown-addres…
@@ -107,14 +108,14 @@ describe("bus failed list", () => {
   });
 
   test("gives programs the envelopes, digit by digit", async () => {
-    const { directory, ids } = await deadLetters({ n: 1 }, {});
-    const database = openDatabase(directory);
+    const { location, ids } = await deadLetters({ n: 1 }, {});
+    const database = openDatabase(location);
     const set = database.prepare("UPDATE messages SET payload = :payload WHERE id = :id");
     const envelope = `{"event_id":"${ids[0]}","event_type":"user.created","event_created_at":0,"payload":{"n":1.0}}`;
     set.run({ id: 2, payload: Buffer.from(envelope) });
     set.run({ id: 4, payload: Buffer.from([255, 0]) });
     database.close();
-    const { code, stdout, stderr } = await runCli(on(directory, "list", "--json"));
+    const { code, stdout, stderr } = await runCli(on(location, "list", "--json"));
     expect([code, stderr]).toEqual([0, ""]);
     expect(stdout.trimEnd().split("\n").length).toBe(1);
     expect(stdout).toContain(`"envelope":${envelope}}`);
@@ -133,16 +134,16 @@ describe("bus failed list", () => {
       envelope: expect.anything(),
     });
     expect(second).toMatchObject({ id: 4, eventType: null, eventId: ids[1], payloadBase64: "/wA=" });
-    expect((await runCli(on(directory, "list"))).stdout).toMatch(/^ 4 {2}- {13}[0-9a-f-]{36} {2}retries_exhausted /m);
+    expect((await runCli(on(location, "list"))).stdout).toMatch(/^ 4 {2}- {13}[0-9a-f-]{36} {2}retries_exhausted /m);
   });
 
   test("goes on from page to page, as it says", async () => {
-    const { directory } = await deadLetters({}, {}, {});
+    const { location } = await deadLetters({}, {}, {});
     const page = async (...args: string[]): Promise<[number[], string]> => {
-      const { stdout, stderr } = await runCli(on(directory, "list", "--json", ...args));
+      const { stdout, stderr } = await runCli(on(location, "list", "--json", ...args));
       return [JSON.parse(stdout).map(({ id }: { id: number }) => id), stderr];
     };
-    const next = `localqueue bus failed list ${directory} --subscription email --bus app --limit 1 --category unknown-address --after`;
+    const next = `localqueue bus failed list ${location} --subscription email --bus app --limit 1 --category unknown-address --after`;
     expect(await page("--limit", "1", "--category", "unknown-address")).toEqual([
       [2],
       `localqueue: There may be more: ${next} 2\n`,
@@ -152,20 +153,20 @@ describe("bus failed list", () => {
   });
 
   test("says so when there is none", async () => {
-    const { directory } = await deadLetters({});
-    expect((await runCli(on(directory, "list", "--reason", "rejected"))).stdout).toBe(
-      `No such dead letters: Subscription "email" of bus "app" in ${directory}\n`,
+    const { location } = await deadLetters({});
+    expect((await runCli(on(location, "list", "--reason", "rejected"))).stdout).toBe(
+      `No such dead letters: Subscription "email" of bus "app" in ${location}\n`,
     );
   });
 });
 
 describe("bus failed show", () => {
   test("shows all there is to know, and the envelope", async () => {
-    const { directory, ids } = await deadLetters({ name: "Ada" });
-    const { code, stdout } = await runCli(on(directory, "show", "2"));
+    const { location, ids } = await deadLetters({ name: "Ada" });
+    const { code, stdout } = await runCli(on(location, "show", "2"));
     expect(code).toBe(0);
     const [facts = "", envelope = ""] = stdout.replace(/\d{4}-\d\d-\d\d \d\d:\d\d:\d\dZ/g, "TIME").split("\n\n");
-    expect(facts.replace(/\d+ bytes/, "N bytes")).toBe(`Dead letter 2: Subscription "email" of bus "app" in ${directory}
+    expect(facts.replace(/\d+ bytes/, "N bytes")).toBe(`Dead letter 2: Subscription "email" of bus "app" in ${location}
 subscription  email
 event type    user.created
 event id      ${ids[0]}
@@ -176,14 +177,14 @@ reason        retries_exhausted
 last error    Error: timed out\\u000a\\u001b[31mafter 5 s
 envelope      JSON, N bytes`);
     expect(JSON.parse(envelope)).toMatchObject({ event_id: ids[0], payload: { name: "Ada" } });
-    const json = await runCli(on(directory, "show", "2", "--json"));
+    const json = await runCli(on(location, "show", "2", "--json"));
     expect(JSON.parse(json.stdout)).toMatchObject({ id: 2, eventId: ids[0], envelope: { payload: { name: "Ada" } } });
-    expect(JSON.parse((await runCli(on(directory, "show", "2", "--raw"))).stdout)).toEqual(JSON.parse(envelope));
+    expect(JSON.parse((await runCli(on(location, "show", "2", "--raw"))).stdout)).toEqual(JSON.parse(envelope));
   });
 
   test("knows the dead letters of the subscription only", async () => {
-    const { directory } = await deadLetters({});
-    expect(await runCli(on(directory, "show", "1"))).toEqual({
+    const { location } = await deadLetters({});
+    expect(await runCli(on(location, "show", "1"))).toEqual({
       code: 1,
       stdout: "",
       stderr: 'localqueue: NOT_FOUND: There is no dead letter 1 in subscription "email" of bus "app".\n',
@@ -196,31 +197,31 @@ describe.each([
   ["purge", "purged", "deleted", { ready: 0, failed: 1 }],
 ])("bus failed %s", (action, counted, told, left) => {
   test("takes ids", async () => {
-    const { directory } = await deadLetters({}, {}, {});
-    expect(await runCli(on(directory, action, "2", "6"))).toEqual({
+    const { location } = await deadLetters({}, {}, {});
+    expect(await runCli(on(location, action, "2", "6"))).toEqual({
       code: 0,
-      stdout: `2 events ${told}: Subscription "email" of bus "app" in ${directory}\n`,
+      stdout: `2 events ${told}: Subscription "email" of bus "app" in ${location}\n`,
       stderr: "",
     });
-    expect(await countsOf(directory, "email")).toMatchObject(left);
+    expect(await countsOf(location, "email")).toMatchObject(left);
   });
 
   test("tells which ids are unknown, and does the others", async () => {
-    const { directory } = await deadLetters({}, {}, {});
-    const { code, stdout, stderr } = await runCli(on(directory, action, "2", "1", "4", "--json"));
+    const { location } = await deadLetters({}, {}, {});
+    const { code, stdout, stderr } = await runCli(on(location, action, "2", "1", "4", "--json"));
     expect([code, stdout]).toEqual([1, `{"${counted}":2,"unknown":[1]}\n`]);
     expect(stderr).toBe('localqueue: NOT_FOUND: There is no dead letter 1 in subscription "email" of bus "app".\n');
-    expect(await countsOf(directory, "email")).toMatchObject(left);
+    expect(await countsOf(location, "email")).toMatchObject(left);
   });
 
   test("takes a filter, or all", async () => {
-    const { directory } = await deadLetters({}, {}, {});
-    const filtered = await runCli(on(directory, action, "--category", "unknown-address", "--json"));
+    const { location } = await deadLetters({}, {}, {});
+    const filtered = await runCli(on(location, action, "--category", "unknown-address", "--json"));
     expect(filtered.stdout).toBe(`{"${counted}":2,"unknown":[]}\n`);
-    expect(await countsOf(directory, "email")).toMatchObject(left);
-    expect((await runCli(on(directory, action, "--all"))).stdout).toMatch(/^1 event /);
-    expect(await countsOf(directory, "email")).toMatchObject({ failed: 0 });
-    expect(await countsOf(directory, "audit")).toMatchObject({ acked: 3 });
+    expect(await countsOf(location, "email")).toMatchObject(left);
+    expect((await runCli(on(location, action, "--all"))).stdout).toMatch(/^1 event /);
+    expect(await countsOf(location, "email")).toMatchObject({ failed: 0 });
+    expect(await countsOf(location, "audit")).toMatchObject({ acked: 3 });
   });
 
   test("does nothing if not told with which", async () => {
@@ -238,9 +239,9 @@ describe.each([
 });
 
 test("a dead letter that was retried is handled by the next run of the bus", async () => {
-  const { directory, events } = await deadLetters({});
-  await runCli(on(directory, "retry", "--all"));
-  const bus = new EventBus(directory, { name: "app", topology: new BusTopology({ email: [UserCreated] }) });
+  const { location, events } = await deadLetters({});
+  await runCli(on(location, "retry", "--all"));
+  const bus = new EventBus(location, { name: "app", topology: new BusTopology({ email: [UserCreated] }) });
   const handled: string[] = [];
   bus.subscription("email").handler(UserCreated, ({ id }) => void handled.push(id));
   await bus.run({ idleTimeoutMs: 1 });
@@ -250,17 +251,17 @@ test("a dead letter that was retried is handled by the next run of the bus", asy
 
 describe("bus purge", () => {
   test("deletes the done events of one subscription", async () => {
-    const { directory } = await deadLetters({}, {});
+    const { location } = await deadLetters({}, {});
     const audit = ["--bus", "app", "--subscription", "audit", "--older-than"];
-    expect((await runCli(["bus", "purge", directory, ...audit, "1h", "--json"])).stdout).toBe('{"purged":0}\n');
-    expect(await runCli(["bus", "purge", directory, ...audit, "0"])).toEqual({
+    expect((await runCli(["bus", "purge", location, ...audit, "1h", "--json"])).stdout).toBe('{"purged":0}\n');
+    expect(await runCli(["bus", "purge", location, ...audit, "0"])).toEqual({
       code: 0,
-      stdout: `2 events deleted: Subscription "audit" of bus "app" in ${directory}\n`,
+      stdout: `2 events deleted: Subscription "audit" of bus "app" in ${location}\n`,
       stderr: "",
     });
-    expect(await countsOf(directory, "audit")).toMatchObject({ acked: 0 });
-    expect(await countsOf(directory, "email")).toMatchObject({ failed: 2 });
-    const all = await runCli(["bus", "purge", directory, ...EMAIL, "--older-than", "0", "--include-failed", "--json"]);
+    expect(await countsOf(location, "audit")).toMatchObject({ acked: 0 });
+    expect(await countsOf(location, "email")).toMatchObject({ failed: 2 });
+    const all = await runCli(["bus", "purge", location, ...EMAIL, "--older-than", "0", "--include-failed", "--json"]);
     expect(all.stdout).toBe('{"purged":2}\n');
   });
 
@@ -287,32 +288,29 @@ describe("a name that the file does not know is answered with those that it know
     ],
     [["purge", "--older-than", "1h", "--subscription", "email"], 'event bus "default" in DATA; there is "app"'],
   ])("bus %j", async ([command = "", ...args], answer) => {
-    const { directory } = await deadLetters({});
-    const { code, stdout, stderr } = await runCli(["bus", ...command.split(" "), directory, ...args]);
+    const { location } = await deadLetters({});
+    const { code, stdout, stderr } = await runCli(["bus", ...command.split(" "), location, ...args]);
     expect([code, stdout]).toEqual([1, ""]);
-    expect(stderr.replace(directory, "DATA")).toContain(`localqueue: There is no ${answer}`);
+    expect(stderr.replace(location, "DATA")).toContain(`localqueue: There is no ${answer}`);
   });
 
   test("among several buses", async () => {
-    const { directory } = await deadLetters({});
-    const bus = new EventBus(directory, { name: "shop", topology: new BusTopology({ email: ["*"] }) });
+    const { location } = await deadLetters({});
+    const bus = new EventBus(location, { name: "shop", topology: new BusTopology({ email: ["*"] }) });
     await bus.dispatch(UserCreated({}));
     await bus.close();
-    const { code, stderr } = await runCli(["bus", "failed", "list", directory, "--subscription", "email"]);
+    const { code, stderr } = await runCli(["bus", "failed", "list", location, "--subscription", "email"]);
     expect([code, stderr]).toEqual([
       1,
-      `localqueue: There is no event bus "default" in ${directory}; there are "app", "shop".\n`,
+      `localqueue: There is no event bus "default" in ${location}; there are "app", "shop".\n`,
     ]);
   });
 
   test("in a file that has none", async () => {
-    const directory = tempDirectory();
-    await openQueue({ directory }).put(1);
-    const { code, stderr } = await runCli(["bus", "failed", "list", directory, "--subscription", "email"]);
-    expect([code, stderr]).toEqual([
-      1,
-      `localqueue: There is no event bus "default" in ${directory}; there is none.\n`,
-    ]);
+    const location = tempLocation();
+    await openQueue({ location }).put(1);
+    const { code, stderr } = await runCli(["bus", "failed", "list", location, "--subscription", "email"]);
+    expect([code, stderr]).toEqual([1, `localqueue: There is no event bus "default" in ${location}; there is none.\n`]);
   });
 
   test.each([["stats"], ["failed list", ...EMAIL], ["failed purge", "--all", ...EMAIL]])(
@@ -371,8 +369,8 @@ describe("what is typed wrong is answered with what to type, and exit code 2:", 
   });
 
   test("bus failed list --reason bad", async () => {
-    const { directory } = await deadLetters({});
-    const { code, stdout, stderr } = await runCli(on(directory, "list", "--reason", "bad"));
+    const { location } = await deadLetters({});
+    const { code, stdout, stderr } = await runCli(on(location, "list", "--reason", "bad"));
     expect([code, stdout]).toEqual([2, ""]);
     expect(stderr).toMatch(/^localqueue: Expected --reason to be .*\.\n$/);
   });

@@ -11,7 +11,7 @@ import { until } from "./support/until.ts";
 /** A queue with one job that is ready, two that were done and one dead letter, those three an hour ago. */
 async function usedQueue(name = "default"): Promise<string> {
   const directory = tempDirectory();
-  const queue = openQueue<string>({ directory, name });
+  const queue = openQueue<string>({ location: directory, name });
   await queue.putMany(["a", "b", "c", "d"]);
   const [first, second, third] = await queue.getMany(3);
   await Promise.all([first?.ack(), second?.ack(), third?.fail()]);
@@ -54,7 +54,7 @@ describe("purge", () => {
 describe("vacuum", () => {
   test("makes the file smaller", async () => {
     const directory = tempDirectory();
-    const queue = openQueue<string>({ directory });
+    const queue = openQueue<string>({ location: directory });
     await queue.putMany(Array.from({ length: 200 }, () => "x".repeat(10_000)));
     for (const job of await queue.getMany(200)) await job.ack();
     await queue.close();
@@ -73,7 +73,7 @@ describe("vacuum", () => {
 
 test("vacuum is refused while a job is being processed", async () => {
   const directory = tempDirectory();
-  const queue = openQueue({ directory });
+  const queue = openQueue({ location: directory });
   await queue.put(1);
   await queue.get();
   const { code, stdout, stderr } = await runCli(["vacuum", directory]);

@@ -32,7 +32,7 @@ describe("the demo", () => {
 
   test("keeps a directory that it was given, and the other queues in it", async () => {
     const directory = tempDirectory();
-    await openQueue({ directory }).put(1);
+    await openQueue({ location: directory }).put(1);
     const { code, stdout } = await runCli(["demo", directory]);
     expect(code).toBe(0);
     expect(stdout).toContain(`localqueue stats ${directory} --queue demo\n`);
@@ -58,7 +58,7 @@ describe("the demo", () => {
     const directory = tempDirectory();
     const cli = new Cli(["demo", directory]);
     await until(() => cli.stdout.includes("worker A starts") && existsSync(path.join(directory, "localqueue.db")));
-    await openQueue({ directory, name: "demo" }).put({ task: "of somebody else", to: "x" });
+    await openQueue({ location: directory, name: "demo" }).put({ task: "of somebody else", to: "x" });
     const { code, stderr } = await cli.ended;
     expect(code).toBe(1);
     expect(stderr).toMatch(/^localqueue: This does not add up: /);

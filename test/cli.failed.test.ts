@@ -3,6 +3,7 @@ import path from "node:path";
 import type { SimpleQueue } from "localqueue";
 import { describe, expect, test } from "vitest";
 import { Cli, runCli } from "./support/cli.ts";
+import { tempLocation } from "./support/location.ts";
 import { openQueue } from "./support/queue.ts";
 import { tempDirectory } from "./support/temp.ts";
 import { atTerminal, TYPED } from "./support/terminal.ts";
@@ -10,31 +11,31 @@ import { atTerminal, TYPED } from "./support/terminal.ts";
 const RAW = { encode: (payload: string | Uint8Array) => Buffer.from(payload), decode: (bytes: Uint8Array) => bytes };
 
 interface Letters {
-  readonly directory: string;
+  readonly location: string;
   readonly queue: SimpleQueue<string | Uint8Array>;
 }
 
 /** A queue whose jobs all became dead letters: rejected, apart from the last one, whose retries are used up. */
 async function deadLetters(...payloads: readonly (string | Uint8Array)[]): Promise<Letters> {
-  const directory = tempDirectory();
-  const queue = openQueue<string | Uint8Array>({ directory, name: "emails", serializer: RAW, maxRetries: 0 });
+  const location = tempLocation();
+  const queue = openQueue<string | Uint8Array>({ location, name: "emails", serializer: RAW, maxRetries: 0 });
   await queue.putMany(payloads);
   for (const [index, job] of (await queue.getMany(payloads.length)).entries()) {
     if (index < payloads.length - 1) await job.fail({ lastError: new Error("no such address"), category: "exit-65" });
     else await job.nack({ lastError: new Error("timed out\n\x1b[31mafter 5 s") });
   }
-  return { directory, queue };
+  return { location, queue };
 }
 
-const on = (directory: string, ...args: readonly string[]): string[] => {
+const on = (location: string, ...args: readonly string[]): string[] => {
   const [action = "", ...more] = args;
-  return ["failed", action, directory, "--queue", "emails", ...more];
+  return ["failed", action, location, "--queue", "emails", ...more];
 };
 
 describe("failed list", () => {
   test("shows a table that fits in 80 columns", async () => {
-    const { directory } = await deadLetters("{}", "{}");
-    const { code, stdout, stderr } = await runCli(on(directory, "list"));
+    const { location } = await deadLetters("{}", "{}");
+    const { code, stdout, stderr } = await runCli(on(location, "list"));
     expect([code, stderr]).toEqual([0, ""]);
     const [head, first, second, end] = stdout.split("\n");
     expect(head).toBe("id  failed at             tries  reason                          last error");
@@ -47,12 +48,12 @@ describe("failed list", () => {
   });
 
   test("gives programs the payloads, byte for byte where they are JSON", async () => {
-    const { directory } = await deadLetters(
+    const { location } = await deadLetters(
       '{"n":12345678901234567890,\n "f":1.0}',
       "no json",
       new Uint8Array([255, 0]),
     );
-    const { code, stdout, stderr } = await runCli(on(directory, "list", "--json"));
+    const { code, stdout, stderr } = await runCli(on(location, "list", "--json"));
     expect([code, stderr]).toEqual([0, ""]);
     expect(stdout.trimEnd().split("\n").length).toBe(1);
     expect(stdout).toContain('"data":{"n":12345678901234567890,  "f":1.0}');
@@ -73,12 +74,12 @@ describe("failed list", () => {
   });
 
   test("goes on from page to page, as it says", async () => {
-    const { directory } = await deadLetters("1", "2", "3", "4", "5");
+    const { location } = await deadLetters("1", "2", "3", "4", "5");
     const page = async (...args: string[]): Promise<[number[], string]> => {
-      const { stdout, stderr } = await runCli(on(directory, "list", "--json", ...args));
+      const { stdout, stderr } = await runCli(on(location, "list", "--json", ...args));
       return [JSON.parse(stdout).map(({ id }: { id: number }) => id), stderr];
     };
-    const next = `localqueue failed list ${directory} --queue emails --limit 2 --category exit-65 --after`;
+    const next = `localqueue failed list ${location} --queue emails --limit 2 --category exit-65 --after`;
     expect(await page("--limit", "2", "--category", "exit-65")).toEqual([
       [1, 2],
       `localqueue: There may be more: ${next} 2\n`,
@@ -92,15 +93,15 @@ describe("failed list", () => {
   });
 
   test("says so when there is none", async () => {
-    const { directory, queue } = await deadLetters("1");
+    const { location, queue } = await deadLetters("1");
     await queue.purgeFailed({});
-    expect((await runCli(on(directory, "list"))).stdout).toBe(`No such dead letters: Queue "emails" of ${directory}\n`);
-    expect((await runCli(on(directory, "list", "--json"))).stdout).toBe("[]\n");
+    expect((await runCli(on(location, "list"))).stdout).toBe(`No such dead letters: Queue "emails" of ${location}\n`);
+    expect((await runCli(on(location, "list", "--json"))).stdout).toBe("[]\n");
   });
 
   test("is bold at a terminal only, and not with NO_COLOR", async () => {
-    const { directory } = await deadLetters("1");
-    const line = `${TYPED} failed list "${directory}" --queue emails`;
+    const { location } = await deadLetters("1");
+    const line = `${TYPED} failed list "${location}" --queue emails`;
     const shown = await atTerminal(line);
     expect(shown).toMatch(/^␛\[1mid {2}failed at .*␛\[22m\n 1 {2}/);
     expect(shown).toContain("Error: timed out\\u000a\\u001…\n");
@@ -108,8 +109,8 @@ describe("failed list", () => {
   });
 
   test("does not mind that nobody reads it to the end", async () => {
-    const { directory } = await deadLetters("1", "2");
-    const cli = new Cli(on(directory, "list"));
+    const { location } = await deadLetters("1", "2");
+    const cli = new Cli(on(location, "list"));
     cli.child.stdout.destroy();
     expect(await cli.ended).toEqual({ code: 0, stdout: "", stderr: "" });
   });
@@ -117,11 +118,11 @@ describe("failed list", () => {
 
 describe("failed show", () => {
   test("shows all there is to know, and JSON in lines", async () => {
-    const { directory } = await deadLetters('{"to":"ada@example.com","tags":[1]}');
-    const { code, stdout } = await runCli(on(directory, "show", "1"));
+    const { location } = await deadLetters('{"to":"ada@example.com","tags":[1]}');
+    const { code, stdout } = await runCli(on(location, "show", "1"));
     expect(code).toBe(0);
     expect(stdout.replace(/\d{4}-\d\d-\d\d \d\d:\d\d:\d\dZ/g, "TIME")).toBe(
-      `Dead letter 1: Queue "emails" of ${directory}
+      `Dead letter 1: Queue "emails" of ${location}
 put at      TIME
 failed at   TIME
 tries       1
@@ -137,7 +138,7 @@ payload     JSON, 35 bytes
 }
 `,
     );
-    const json = await runCli(on(directory, "show", "1", "--json"));
+    const json = await runCli(on(location, "show", "1", "--json"));
     expect(JSON.parse(json.stdout)).toMatchObject({ id: 1, data: { to: "ada@example.com", tags: [1] } });
   });
 
@@ -153,15 +154,15 @@ payload     JSON, 35 bytes
     ],
     ["nothing", "", "\n"],
   ])("shows %s", async (_, payload, shown) => {
-    const { directory } = await deadLetters(payload);
-    const { stdout } = await runCli(on(directory, "show", "1"));
+    const { location } = await deadLetters(payload);
+    const { stdout } = await runCli(on(location, "show", "1"));
     expect(stdout.slice(stdout.indexOf("\n\n") + 2)).toBe(shown);
   });
 
   test("writes the bytes of the payload with --raw", async () => {
     const bytes = Buffer.from([...new Array(256).keys()]);
-    const { directory } = await deadLetters(bytes);
-    const cli = new Cli(on(directory, "show", "1", "--raw"));
+    const { location } = await deadLetters(bytes);
+    const cli = new Cli(on(location, "show", "1", "--raw"));
     const chunks: Buffer[] = [];
     cli.child.stdout.removeAllListeners("data").setEncoding("latin1");
     cli.child.stdout.on("data", (text: string) => chunks.push(Buffer.from(text, "latin1")));
@@ -170,14 +171,14 @@ payload     JSON, 35 bytes
   });
 
   test("says what a job is that is no dead letter", async () => {
-    const { directory, queue } = await deadLetters("1");
+    const { location, queue } = await deadLetters("1");
     const { id } = await queue.put("2");
-    expect(await runCli(on(directory, "show", `${id}`))).toEqual({
+    expect(await runCli(on(location, "show", `${id}`))).toEqual({
       code: 1,
       stdout: "",
       stderr: `localqueue: NOT_FOUND: Job ${id} is no dead letter but ready, in queue "emails".\n`,
     });
-    expect((await runCli(on(directory, "show", "99"))).stderr).toBe(
+    expect((await runCli(on(location, "show", "99"))).stderr).toBe(
       'localqueue: NOT_FOUND: There is no dead letter 99 in queue "emails".\n',
     );
   });
@@ -190,37 +191,37 @@ describe.each([
   const left = { retry: { ready: 2, failed: 1 }, purge: { ready: 0, failed: 1 } }[action];
 
   test("takes ids", async () => {
-    const { directory, queue } = await deadLetters("1", "2", "3");
-    expect(await runCli(on(directory, action, "1", "3", "3"))).toEqual({
+    const { location, queue } = await deadLetters("1", "2", "3");
+    expect(await runCli(on(location, action, "1", "3", "3"))).toEqual({
       code: 0,
-      stdout: `2 jobs ${told}: Queue "emails" of ${directory}\n`,
+      stdout: `2 jobs ${told}: Queue "emails" of ${location}\n`,
       stderr: "",
     });
     expect(await queue.stats()).toMatchObject(left ?? {});
   });
 
   test("tells which ids are unknown, and does the others", async () => {
-    const { directory, queue } = await deadLetters("1", "2", "3");
-    const { code, stdout, stderr } = await runCli(on(directory, action, "1", "99", "2", "--json"));
+    const { location, queue } = await deadLetters("1", "2", "3");
+    const { code, stdout, stderr } = await runCli(on(location, action, "1", "99", "2", "--json"));
     expect([code, stdout]).toEqual([1, `{"${counted}":2,"unknown":[99]}\n`]);
     expect(stderr).toBe('localqueue: NOT_FOUND: There is no dead letter 99 in queue "emails".\n');
     expect(await queue.stats()).toMatchObject(left ?? {});
   });
 
   test("takes a filter", async () => {
-    const { directory, queue } = await deadLetters("1", "2", "3");
-    expect((await runCli(on(directory, action, "--category", "exit-65", "--json"))).stdout).toBe(
+    const { location, queue } = await deadLetters("1", "2", "3");
+    expect((await runCli(on(location, action, "--category", "exit-65", "--json"))).stdout).toBe(
       `{"${counted}":2,"unknown":[]}\n`,
     );
     expect(await queue.stats()).toMatchObject(left ?? {});
-    expect((await runCli(on(directory, action, "--all", "--reason", "rejected", "--json"))).stdout).toBe(
+    expect((await runCli(on(location, action, "--all", "--reason", "rejected", "--json"))).stdout).toBe(
       `{"${counted}":0,"unknown":[]}\n`,
     );
   });
 
   test("takes all", async () => {
-    const { directory, queue } = await deadLetters("1", "2", "3");
-    expect((await runCli(on(directory, action, "--all"))).stdout).toMatch(/^3 jobs /);
+    const { location, queue } = await deadLetters("1", "2", "3");
+    expect((await runCli(on(location, action, "--all"))).stdout).toMatch(/^3 jobs /);
     expect(await queue.stats()).toMatchObject({ failed: 0 });
   });
 
@@ -271,8 +272,8 @@ describe("what is typed wrong is answered with what to type, and exit code 2:", 
     ["--reason", "bad"],
     ["--category", ""],
   ])("failed list %s %j", async (option, value) => {
-    const { directory } = await deadLetters("1");
-    const { code, stdout, stderr } = await runCli(on(directory, "list", option, value));
+    const { location } = await deadLetters("1");
+    const { code, stdout, stderr } = await runCli(on(location, "list", option, value));
     expect([code, stdout]).toEqual([2, ""]);
     expect(stderr).toMatch(new RegExp(`^localqueue: Expected ${option} to be .*\\.\n$`));
   });

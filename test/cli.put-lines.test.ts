@@ -6,6 +6,7 @@ import { describe, expect, test } from "vitest";
 import { CLI, Cli, runCli } from "./support/cli.ts";
 import { openDatabase } from "./support/database.ts";
 import { select } from "./support/inspect.ts";
+import { tempLocation } from "./support/location.ts";
 import { openQueue } from "./support/queue.ts";
 import { tempDirectory } from "./support/temp.ts";
 import { atTerminal, TYPED } from "./support/terminal.ts";
@@ -18,15 +19,15 @@ import { until } from "./support/until.ts";
  */
 const PEAK_KB = Number.parseInt(process.versions.node, 10) < 24 ? 200_000 : 360_000;
 
-function payloads(directory: string): unknown[] {
-  return select(directory, "SELECT CAST(payload AS TEXT) AS payload FROM messages ORDER BY id").map(
+function payloads(location: string): unknown[] {
+  return select(location, "SELECT CAST(payload AS TEXT) AS payload FROM messages ORDER BY id").map(
     ({ payload }) => payload,
   );
 }
 
 describe("put with lines on standard input", () => {
   test("stores the text of each line, without what is around it", async () => {
-    const location = tempDirectory();
+    const location = tempLocation();
     const input = '\uFEFF{"n":12345678901234567890}\r\n\n  \t\r\n\t"ü" \n{ "a" : 1.0 }\nnull';
     const { code, stdout } = await runCli(["put", location], { input });
     expect([code, stdout]).toEqual([0, `Put 4 jobs into queue "default" of ${location}\n`]);
@@ -34,7 +35,7 @@ describe("put with lines on standard input", () => {
   });
 
   test("puts nothing if there is nothing", async () => {
-    const location = tempDirectory();
+    const location = tempLocation();
     const { code, stdout } = await runCli(["put", location], { input: "\n \n" });
     expect([code, stdout]).toEqual([0, `Put 0 jobs into queue "default" of ${location}\n`]);
   });
@@ -48,7 +49,7 @@ describe("put with lines on standard input", () => {
   });
 
   test("can be repeated with --job-id-field", async () => {
-    const location = tempDirectory();
+    const location = tempLocation();
     const lines = Array.from({ length: 5_000 }, (_, n) => JSON.stringify({ id: `${n}` }));
     const put = (count: number): ReturnType<typeof runCli> =>
       runCli(["put", location, "--job-id-field", "id", "--json"], { input: lines.slice(0, count).join("\n") });
@@ -76,7 +77,7 @@ describe("put with lines on standard input", () => {
     ],
     ["with a useless id", `{"id":"${"secret".repeat(100)}"}`, ["--job-id-field", "id"], "Line 1 has no usable id in"],
   ])("ends at a line that is %s, and all before it is put", async (_, input, args, message) => {
-    const location = tempDirectory();
+    const location = tempLocation();
     const { code, stdout, stderr } = await runCli(["put", location, ...args], { input });
     expect([code, stdout]).toEqual([1, ""]);
     expect(stderr).toContain(`localqueue: ${message}`);
@@ -86,7 +87,7 @@ describe("put with lines on standard input", () => {
   });
 
   test("ends at the first of many lines that is wrong, with a report for programs", async () => {
-    const location = tempDirectory();
+    const location = tempLocation();
     const input = `${"[]\n".repeat(12_345)}oops\n${"[]\n".repeat(5_000)}`;
     const { code, stdout, stderr } = await runCli(["put", location, "--json"], { input });
     expect(code).toBe(1);
@@ -96,17 +97,17 @@ describe("put with lines on standard input", () => {
   });
 
   test("tells how far it came when the storage fails", async () => {
-    const directory = tempDirectory();
-    await openQueue({ directory, name: "other" }).put(1);
-    const database = openDatabase(directory);
+    const location = tempLocation();
+    await openQueue({ location, name: "other" }).put(1);
+    const database = openDatabase(location);
     database.exec(
       `CREATE TRIGGER fault BEFORE INSERT ON messages WHEN new.payload = CAST('"bad"' AS BLOB)
        BEGIN SELECT RAISE(ABORT, 'a fault of the test'); END`,
     );
     database.close();
-    const cli = new Cli(["put", directory]);
+    const cli = new Cli(["put", location]);
     cli.child.stdin.write("1\n2\n");
-    await until(() => payloads(directory).length === 3);
+    await until(() => payloads(location).length === 3);
     cli.child.stdin.write('"bad"\n3\n');
     cli.child.stdin.end(`${"4\n".repeat(100_000)}`);
     const { code, stderr } = await cli.ended;
@@ -114,13 +115,13 @@ describe("put with lines on standard input", () => {
     const [, count] = /^localqueue: IO: .+\. (\d+) jobs had been put by then\.\n$/.exec(stderr) ?? [];
     // The two, and perhaps the batch that was under way at the same time.
     expect(["2", "502"]).toContain(count);
-    expect(payloads(directory)).toHaveLength(Number(count) + 1);
+    expect(payloads(location)).toHaveLength(Number(count) + 1);
   });
 
   test("puts what is there while its producer takes its time", async () => {
-    const directory = tempDirectory();
-    const cli = new Cli(["put", directory]);
-    const queue = openQueue<number>({ directory });
+    const location = tempLocation();
+    const cli = new Cli(["put", location]);
+    const queue = openQueue<number>({ location });
     for (const n of [1, 2, 3]) {
       cli.child.stdin.write(`${n}\n`);
       await until(async () => (await queue.stats()).ready === n);
@@ -130,7 +131,7 @@ describe("put with lines on standard input", () => {
   });
 
   test("refuses a line that would fill the memory", async () => {
-    const location = tempDirectory();
+    const location = tempLocation();
     const cli = new Cli(["put", location]);
     const megabyte = Buffer.alloc(1024 * 1024, "1");
     Readable.from(
@@ -145,7 +146,7 @@ describe("put with lines on standard input", () => {
   });
 
   test("has a line of many megabytes arrive whole, and others with it", async () => {
-    const location = tempDirectory();
+    const location = tempLocation();
     const long = JSON.stringify("x".repeat(70 * 1024 * 1024));
     const { code, stderr } = await runCli(["put", location], { input: `1\n${long}\n2\n${long}\n3\n` });
     expect([code, stderr]).toEqual([0, ""]);
@@ -154,7 +155,7 @@ describe("put with lines on standard input", () => {
   }, 60_000);
 
   test("takes a million lines in bounded memory", async () => {
-    const location = tempDirectory();
+    const location = tempLocation();
     const lines = Array.from({ length: 10_000 }, (_, n) => JSON.stringify({ n, pad: "x".repeat(82) }));
     const piece = Buffer.from(`${lines.join("\n")}\n`);
     const cli = new Cli(["put", location]);
@@ -176,10 +177,10 @@ describe("put with lines on standard input", () => {
   test.each(["SIGINT", "SIGTERM"] as const)(
     "at %s puts what it has read, and says how much that is",
     async (signal) => {
-      const directory = tempDirectory();
-      const cli = new Cli(["put", directory]);
+      const location = tempLocation();
+      const cli = new Cli(["put", location]);
       cli.child.stdin.write("1\n2\n3");
-      const queue = openQueue<number>({ directory });
+      const queue = openQueue<number>({ location });
       await until(async () => (await queue.stats()).ready === 2);
       cli.kill(signal);
       expect(await cli.ended).toEqual({
@@ -187,7 +188,7 @@ describe("put with lines on standard input", () => {
         stdout: "",
         stderr: "localqueue: Interrupted. 2 jobs had been put by then.\n",
       });
-      expect(payloads(directory)).toEqual(["1", "2"]);
+      expect(payloads(location)).toEqual(["1", "2"]);
     },
   );
 });
@@ -205,7 +206,7 @@ exit code 2
   });
 
   test("put shows how far it is, and leaves only the report", async () => {
-    const location = tempDirectory();
+    const location = tempLocation();
     const lines = `'${process.execPath}' -e 'for (let i = 0; i < 100000; i++) console.log(i)'`;
     const shown = await atTerminal(`${lines} | ${TYPED} put '${location}'`);
     const [before, ...states] = shown.split("\r␛[K");

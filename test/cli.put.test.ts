@@ -3,14 +3,15 @@ import path from "node:path";
 import { describe, expect, test } from "vitest";
 import { runCli } from "./support/cli.ts";
 import { select } from "./support/inspect.ts";
+import { tempLocation } from "./support/location.ts";
 import { tempDirectory } from "./support/temp.ts";
 
-function rows(directory: string): unknown[] {
-  return select(directory, "SELECT CAST(payload AS TEXT) AS payload, job_id FROM messages ORDER BY id");
+function rows(location: string): unknown[] {
+  return select(location, "SELECT CAST(payload AS TEXT) AS payload, job_id FROM messages ORDER BY id");
 }
 
-function payloads(directory: string): unknown[] {
-  return select(directory, "SELECT CAST(payload AS TEXT) AS payload FROM messages ORDER BY id").map(
+function payloads(location: string): unknown[] {
+  return select(location, "SELECT CAST(payload AS TEXT) AS payload FROM messages ORDER BY id").map(
     ({ payload }) => payload,
   );
 }
@@ -38,7 +39,7 @@ describe("put with payloads", () => {
   });
 
   test("has a queue, a delay, retries, flushing, and a report for programs", async () => {
-    const location = tempDirectory();
+    const location = tempLocation();
     const options = ["--queue", "emails", "--delay-ms", "60000", "--max-retries", "7", "--fsync", "--json"];
     const { code, stdout } = await runCli(["put", location, "1", "2", ...options]);
     expect([code, stdout]).toEqual([0, '{"put":2,"known":0,"firstId":1,"lastId":2}\n']);
@@ -51,7 +52,7 @@ describe("put with payloads", () => {
   });
 
   test("--job-id makes a second put harmless", async () => {
-    const location = tempDirectory();
+    const location = tempLocation();
     const put = (): Promise<{ stdout: string }> => runCli(["put", location, '{"to":"ada"}', "--job-id", "welcome"]);
     expect((await put()).stdout).toBe(`Put 1 job into queue "default" of ${location}\n`);
     expect((await put()).stdout).toBe(`Put 0 jobs into queue "default" of ${location} (1 was known already)\n`);
@@ -61,7 +62,7 @@ describe("put with payloads", () => {
   });
 
   test("--job-id-field takes each one's id from itself", async () => {
-    const location = tempDirectory();
+    const location = tempLocation();
     const put = (...texts: string[]): Promise<{ stdout: string }> =>
       runCli(["put", location, ...texts, "--job-id-field", "id"]);
     await put('{"id":"a"}', '{"id":"b","x":1}');

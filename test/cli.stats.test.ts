@@ -4,6 +4,7 @@ import { describe, expect, test } from "vitest";
 import { graph, StatsHistory } from "../dist/cli/stats-history.js";
 import { Cli, runCli } from "./support/cli.ts";
 import { openDatabase } from "./support/database.ts";
+import { tempLocation } from "./support/location.ts";
 import { openQueue } from "./support/queue.ts";
 import { tempDirectory } from "./support/temp.ts";
 import { atTerminal, Terminal, TYPED } from "./support/terminal.ts";
@@ -11,25 +12,25 @@ import { until } from "./support/until.ts";
 
 /** A queue with so many done jobs that somebody should be told. */
 async function outgrownQueue(): Promise<string> {
-  const directory = tempDirectory();
-  const queue = openQueue<number>({ directory, name: "my emails" });
+  const location = tempLocation();
+  const queue = openQueue<number>({ location, name: "my emails" });
   await queue.putMany(Array.from({ length: 100_000 }, (_, n) => n));
   await queue.close();
-  const database = openDatabase(directory);
+  const database = openDatabase(location);
   database.exec("UPDATE messages SET status = 2, attempts = 1");
   database.exec("UPDATE localqueue_counts SET ready = 0, acked = 100000");
   database.close();
-  return directory;
+  return location;
 }
 
 const lines = (text: string): string[] => text.trimEnd().split("\n");
 
 describe("stats --watch", () => {
   test("tells rates with each tick, one line of JSON for each, and ends at SIGINT with exit code 0", async () => {
-    const directory = tempDirectory();
-    const queue = openQueue({ directory });
+    const location = tempLocation();
+    const queue = openQueue({ location });
     await queue.put(1);
-    const cli = new Cli(["stats", directory, "--watch", "--interval", "100", "--json"]);
+    const cli = new Cli(["stats", location, "--watch", "--interval", "100", "--json"]);
     await until(() => cli.stdout !== "");
     await queue.putMany([2, 3]);
     await (await queue.get()).ack();
@@ -53,9 +54,9 @@ describe("stats --watch", () => {
   });
 
   test("prints a line for each tick where nothing can be redrawn, without a control character", async () => {
-    const directory = tempDirectory();
-    await openQueue({ directory }).put(1);
-    const cli = new Cli(["stats", directory, "--watch", "--interval", "100"]);
+    const location = tempLocation();
+    await openQueue({ location }).put(1);
+    const cli = new Cli(["stats", location, "--watch", "--interval", "100"]);
     await until(() => lines(cli.stdout).length > 2);
     cli.kill("SIGTERM");
     const { code, stdout } = await cli.ended;
@@ -66,9 +67,9 @@ describe("stats --watch", () => {
   });
 
   test("ends when nobody reads it any more", async () => {
-    const directory = tempDirectory();
-    await openQueue({ directory }).put(1);
-    const cli = new Cli(["stats", directory, "--watch", "--interval", "100"]);
+    const location = tempLocation();
+    await openQueue({ location }).put(1);
+    const cli = new Cli(["stats", location, "--watch", "--interval", "100"]);
     await until(() => cli.stdout !== "");
     cli.child.stdout.destroy();
     expect(await cli.ended).toMatchObject({ code: 0, stderr: "" });
@@ -81,12 +82,10 @@ describe("stats --watch", () => {
   });
 
   test("redraws in place on a terminal, follows its size, and leaves it as it was at Ctrl-C", async () => {
-    const directory = tempDirectory();
-    const queue = openQueue({ directory, name: "emails" });
+    const location = tempLocation();
+    const queue = openQueue({ location, name: "emails" });
     await queue.putMany([1, 2, 3]);
-    const terminal = new Terminal(
-      `${TYPED} stats '${directory}' --watch --interval 100 --queue emails; echo "code $?"`,
-    );
+    const terminal = new Terminal(`${TYPED} stats '${location}' --watch --interval 100 --queue emails; echo "code $?"`);
     await terminal.shows("acks/s");
     await (await queue.get()).fail();
     await terminal.shows("␛[31m    1␛[39m");
@@ -105,9 +104,9 @@ describe("stats --watch", () => {
   });
 
   test("comes back after Ctrl-Z", async () => {
-    const directory = tempDirectory();
-    await openQueue({ directory }).put(1);
-    const line = `${TYPED} stats "${directory}" --watch --interval 100`;
+    const location = tempLocation();
+    await openQueue({ location }).put(1);
+    const line = `${TYPED} stats "${location}" --watch --interval 100`;
     const terminal = new Terminal(`bash -mc '${line}; echo stopped; fg'`);
     await terminal.shows("acks/s");
     terminal.press("\x1a");
@@ -118,9 +117,9 @@ describe("stats --watch", () => {
   });
 
   test("shows no colour with NO_COLOR", async () => {
-    const directory = tempDirectory();
-    await openQueue({ directory }).put(1);
-    const line = `timeout -s INT 1 ${TYPED} stats '${directory}' --watch --interval 100`;
+    const location = tempLocation();
+    await openQueue({ location }).put(1);
+    const line = `timeout -s INT 1 ${TYPED} stats '${location}' --watch --interval 100`;
     const shown = await atTerminal(line, { NO_COLOR: "1" });
     expect(shown).toContain("█");
     expect(shown).not.toMatch(/␛\[\d*m/);
@@ -163,9 +162,9 @@ describe("rates and graphs", () => {
 
 describe("done jobs that outgrow the work", () => {
   test("are told, with what to type", async () => {
-    const directory = await outgrownQueue();
-    const warning = `localqueue: 100,000 acked jobs are kept, 0 jobs to do. To remove old ones: localqueue purge ${directory} --queue 'my emails' --older-than 30d\n`;
-    const args = ["stats", directory, "--queue", "my emails"];
+    const location = await outgrownQueue();
+    const warning = `localqueue: 100,000 acked jobs are kept, 0 jobs to do. To remove old ones: localqueue purge ${location} --queue 'my emails' --older-than 30d\n`;
+    const args = ["stats", location, "--queue", "my emails"];
     expect((await runCli(args)).stderr).toBe(warning);
     const json = await runCli([...args, "--json"]);
     expect(json).toEqual({
@@ -177,9 +176,9 @@ describe("done jobs that outgrow the work", () => {
     await until(() => lines(cli.stdout).length > 2);
     cli.kill("SIGINT");
     expect(await cli.ended).toMatchObject({ code: 0, stderr: warning });
-    const shown = await atTerminal(`timeout -s INT 1 ${TYPED} stats '${directory}' --queue 'my emails' --watch`);
+    const shown = await atTerminal(`timeout -s INT 1 ${TYPED} stats '${location}' --queue 'my emails' --watch`);
     expect(shown).toContain("␛[33m100,000 acked jobs are kept");
-    const work = openQueue<number>({ directory, name: "my emails" });
+    const work = openQueue<number>({ location, name: "my emails" });
     await work.putMany(Array.from({ length: 10_000 }, (_, n) => n));
     expect((await runCli(args)).stderr).toBe("");
   });
@@ -187,15 +186,15 @@ describe("done jobs that outgrow the work", () => {
 
 describe("stats --prometheus", () => {
   test("has the metrics that are documented", async () => {
-    const directory = tempDirectory();
-    const queue = openQueue({ directory, leaseMs: 10 });
+    const location = tempLocation();
+    const queue = openQueue({ location, leaseMs: 10 });
     await queue.putMany([1, 2]);
     await queue.get();
     await until(async () => {
-      const { stdout } = await runCli(["stats", directory, "--prometheus"]);
+      const { stdout } = await runCli(["stats", location, "--prometheus"]);
       return stdout.includes('localqueue_leases{queue="default",state="expired"} 1\n');
     });
-    const { stdout } = await runCli(["stats", directory, "--prometheus"]);
+    const { stdout } = await runCli(["stats", location, "--prometheus"]);
     const table = readFileSync("docs/cli.md", "utf8").matchAll(/^\| `(localqueue_\w+)` \|/gm);
     const documented = Array.from(table, ([, name]) => name);
     expect(Array.from(stdout.matchAll(/^# HELP (\w+) ./gm), ([, name]) => name)).toEqual(documented);
@@ -205,10 +204,10 @@ describe("stats --prometheus", () => {
   });
 
   test("escapes the name of the queue", async () => {
-    const directory = tempDirectory();
+    const location = tempLocation();
     const name = 'a "b" \\ c\nd';
-    await openQueue({ directory, name }).put(1);
-    const { code, stdout } = await runCli(["stats", directory, "--prometheus", "--queue", name]);
+    await openQueue({ location, name }).put(1);
+    const { code, stdout } = await runCli(["stats", location, "--prometheus", "--queue", name]);
     expect(code).toBe(0);
     expect(stdout).toContain('localqueue_jobs{queue="a \\"b\\" \\\\ c\\nd",state="ready"} 1\n');
     expect(stdout.endsWith("\n")).toBe(true);

@@ -1,7 +1,9 @@
 import { existsSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import path from "node:path";
 import { describe, expect, test } from "vitest";
+import { lacks } from "./support/capabilities.ts";
 import { Cli, runCli } from "./support/cli.ts";
+import { tempLocation } from "./support/location.ts";
 import { openQueue } from "./support/queue.ts";
 import { tempDirectory } from "./support/temp.ts";
 
@@ -58,7 +60,7 @@ describe("help", () => {
   });
 
   test("is not asked for by what comes after --", async () => {
-    const location = tempDirectory();
+    const location = tempLocation();
     const { code, stdout } = await runCli(["work", location, "--drain", "--", "echo", "--help"]);
     expect([code, stdout]).toEqual([0, ""]);
   });
@@ -124,7 +126,7 @@ describe("what is typed wrong is answered with what to type, and exit code 2:", 
 });
 
 describe("what the storage cannot do is one sentence with its code, and exit code 1:", () => {
-  test("a location that is a file", async () => {
+  test.skipIf(lacks("files"))("a location that is a file", async () => {
     const location = path.join(tempDirectory(), "file");
     writeFileSync(location, "");
     const { code, stdout, stderr } = await runCli(["put", location, '{"secret":1}']);
@@ -133,12 +135,12 @@ describe("what the storage cannot do is one sentence with its code, and exit cod
     expect(stderr).not.toMatch(/secret|\bat /);
   });
 
-  test.each([
+  test.skipIf(lacks("files")).each([
     ["stats", []],
     ["put", ['"secret"']],
     ["work", ["--", "cat"]],
   ])("a file that is no database (%s)", async (command, args) => {
-    const location = tempDirectory();
+    const location = tempLocation();
     writeFileSync(path.join(location, "localqueue.db"), "something else entirely".repeat(100));
     const { code, stderr } = await runCli([command, location, ...args]);
     expect(code).toBe(1);
@@ -149,24 +151,29 @@ describe("what the storage cannot do is one sentence with its code, and exit cod
 
 describe("stats", () => {
   test("aligns the counts, with thousands separators", async () => {
-    const directory = tempDirectory();
-    const queue = openQueue({ directory, name: "emails" });
+    const location = tempLocation();
+    const queue = openQueue({ location, name: "emails" });
     await queue.putMany(Array.from({ length: 1_234 }, (_, n) => n));
     await (await queue.get()).ack();
     await (await queue.get()).fail();
     await queue.get();
-    expect(await runCli(["stats", directory, "--queue", "emails"])).toEqual({
+    expect(await runCli(["stats", location, "--queue", "emails"])).toEqual({
       code: 0,
-      stdout: `Queue "emails" of ${directory}\nready       1,231\nprocessing      1\nacked           1\nfailed          1\n`,
+      stdout: `Queue "emails" of ${location}\nready       1,231\nprocessing      1\nacked           1\nfailed          1\n`,
       stderr: "",
     });
-    const json = await runCli(["stats", "--json", "--queue=emails", directory]);
+    const json = await runCli(["stats", "--json", "--queue=emails", location]);
     expect(json).toEqual({
       code: 0,
       stdout: '{"ready":1231,"processing":1,"acked":1,"failed":1}\n',
       stderr: "",
     });
-    const url = new URL(`file://${directory}`).href;
+  });
+
+  test.skipIf(lacks("files"))("takes a file: URL", async () => {
+    const location = tempDirectory();
+    await openQueue({ location }).stats();
+    const url = new URL(`file://${location}`).href;
     expect((await runCli(["stats", url, "--json"])).stdout).toBe('{"ready":0,"processing":0,"acked":0,"failed":0}\n');
   });
 
@@ -183,9 +190,9 @@ describe("stats", () => {
   });
 
   test("does not mind that nobody reads it to the end", async () => {
-    const directory = tempDirectory();
-    await openQueue({ directory }).put(1);
-    const cli = new Cli(["stats", directory]);
+    const location = tempLocation();
+    await openQueue({ location }).put(1);
+    const cli = new Cli(["stats", location]);
     cli.child.stdout.destroy();
     expect(await cli.ended).toEqual({ code: 0, stdout: "", stderr: "" });
   });

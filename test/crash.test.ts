@@ -1,9 +1,9 @@
 import { SimpleQueue } from "localqueue";
 import { describe, expect, test } from "vitest";
 import { faultsOf, select } from "./support/inspect.ts";
+import { tempLocation } from "./support/location.ts";
 import { Program } from "./support/program.ts";
 import { RemoteQueue } from "./support/remote-queue.ts";
-import { tempDirectory } from "./support/temp.ts";
 
 /** A command of each kind, and what is in the file before and after it. The job under test is number 1. */
 interface Case {
@@ -105,7 +105,7 @@ describe.each(cases)("a process killed during $verb", ({ claimed, command, befor
   const expected = { before, after };
 
   test.each(Object.keys(moments) as (keyof typeof moments)[])("%s leaves all of it or nothing", async (moment) => {
-    const location = tempDirectory();
+    const location = tempLocation();
     const queue = new SimpleQueue(location, { leaseMs: 3_600_000 });
     await queue.put(1);
     const lease = claimed ? await queue.getNowait() : { id: 1, receipt: "none" };
@@ -132,7 +132,7 @@ describe.each(cases)("a process killed during $verb", ({ claimed, command, befor
 });
 
 test("a process killed in the middle of a putMany of 5,000 leaves none of them", async () => {
-  const location = tempDirectory();
+  const location = tempLocation();
   const command = { op: "put", entry, copies: 5_000 };
   const program = new Program("engine-crash.mjs", { location, moment: "halfway", command });
   expect(await program.ends()).toMatchObject({ signal: "SIGKILL", stderr: "" });
@@ -145,7 +145,7 @@ test("a process killed in the middle of a putMany of 5,000 leaves none of them",
 });
 
 test("a job whose process is killed before it can acknowledge is delivered again when its lease ends", async () => {
-  const location = tempDirectory();
+  const location = tempLocation();
   await using queue = new SimpleQueue(location, { leaseMs: 60_000 });
   await queue.stats();
   const first = new RemoteQueue(location, { leaseMs: 800 });

@@ -21,7 +21,7 @@ const { version } = JSON.parse(fs.readFileSync("package.json", "utf8"));
 describe("the diagnostics of a queue", () => {
   test("say all there is to say of an empty one, in a form that survives JSON", async () => {
     const directory = tempDirectory();
-    const queue = openQueue({ directory });
+    const queue = openQueue({ location: directory });
     const before = Date.now();
     const report = await queue.diagnostics();
     expect(report).toEqual({
@@ -89,7 +89,10 @@ describe("the diagnostics of a queue", () => {
     }
     const directory = tempDirectory();
     const options = { name: "a", leaseMs: 5_000, maxRetries: 7, fsync: true, serializer: new Plain() };
-    const [one, other] = [openQueue({ directory, ...options }), openQueue({ directory, name: "b" })];
+    const [one, other] = [
+      openQueue({ location: directory, ...options }),
+      openQueue({ location: directory, name: "b" }),
+    ];
     await one.putMany(["x", "y"]);
     expect(await one.diagnostics()).toMatchObject({
       queueName: "a",
@@ -107,7 +110,7 @@ describe("the diagnostics of a queue", () => {
 
   test("tell what waits, for how long, and what is due when", async () => {
     const directory = tempDirectory();
-    const queue = openQueue({ directory });
+    const queue = openQueue({ location: directory });
     await queue.putMany(["first", "second"]);
     await queue.put("later", { delayMs: 60_000 });
     change(directory, "UPDATE messages SET available_at = available_at - 5000 WHERE id = 1");
@@ -130,7 +133,7 @@ describe("the diagnostics of a queue", () => {
 
   test("report leases that ran out, and end none", async () => {
     const directory = tempDirectory();
-    const queue = openQueue({ directory, leaseMs: 30_000 });
+    const queue = openQueue({ location: directory, leaseMs: 30_000 });
     await queue.putMany(["a", "b", "c"]);
     await queue.getMany(3);
     change(
@@ -147,7 +150,7 @@ describe("the diagnostics of a queue", () => {
 
   test("change nothing, however often they are asked for", async () => {
     const directory = tempDirectory();
-    const queue = openQueue({ directory });
+    const queue = openQueue({ location: directory });
     await queue.putMany([1, 2, 3]);
     await (await queue.get()).ack();
     const first = await queue.diagnostics();
@@ -175,7 +178,7 @@ describe("the diagnostics of a queue", () => {
 
   test("are one snapshot: whatever happens meanwhile, the numbers fit together", async () => {
     const directory = tempDirectory();
-    const queue = openQueue({ directory });
+    const queue = openQueue({ location: directory });
     let done = false;
     const total = 400;
     await queue.putMany(Array.from({ length: total }, (_, i) => i));
@@ -232,7 +235,7 @@ describe("the diagnostics of a queue", () => {
 
   test("count the transactions of this program, what was in them, and its waits for the lock", async () => {
     const directory = tempDirectory();
-    const queue = openQueue({ directory });
+    const queue = openQueue({ location: directory });
     await queue.put("first");
     const before = await queue.diagnostics();
     await Promise.all(Array.from({ length: 50 }, (_, i) => queue.put(i)));
@@ -295,7 +298,7 @@ describe("the diagnostics of a queue", () => {
 
   test("warn when done jobs outgrow the work", async () => {
     const directory = tempDirectory();
-    const queue = openQueue({ directory });
+    const queue = openQueue({ location: directory });
     await queue.put("job");
     const acked = (count: number): void => change(directory, `UPDATE localqueue_counts SET acked = ${count}`);
     const warned = async (): Promise<boolean> =>
@@ -310,7 +313,7 @@ describe("the diagnostics of a queue", () => {
 
   test("warn of a reader that lets the write-ahead log grow, until it ends", async () => {
     const directory = tempDirectory();
-    const queue = openQueue<string>({ directory });
+    const queue = openQueue<string>({ location: directory });
     await queue.put("job");
     const db = openDatabase(directory);
     onTestFinished(() => db.close());

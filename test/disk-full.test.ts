@@ -28,7 +28,7 @@ async function open(
 ): Promise<Scene> {
   const disk = new SmallDisk(kind, mib, block);
   const directory = path.join(disk.directory, "queue");
-  const queue = openQueue({ directory });
+  const queue = openQueue({ location: directory });
   for (let i = 0; i < jobs; i++) await queue.put({ i, text });
   await until(() => reserveOf(directory) > 0);
   const deliveries: Job<unknown>[] = [];
@@ -172,7 +172,7 @@ describeSmallDisks("a full disk", () => {
 
   test("does not end a worker's jobs: they are acknowledged, their leases renewed, and nothing is tried in vain", async () => {
     const { disk, directory, queue } = await open("ext4", { jobs: 40, held: 0 });
-    const impatient = openQueue({ directory, leaseMs: 1_000 });
+    const impatient = openQueue({ location: directory, leaseMs: 1_000 });
     const full = gate();
     const worker = new Worker(impatient, () => full.passed, { concurrency: 5 });
     const told = listenTo(worker);
@@ -195,7 +195,7 @@ describeSmallDisks("a full disk", () => {
 
   test("without a reserve: a worker tries a few times, and goes on by itself soon after there is room", async () => {
     const { disk, directory, queue } = await open("tmpfs", { jobs: 3, held: 0 });
-    const impatient = openQueue({ directory, leaseMs: 1_000 });
+    const impatient = openQueue({ location: directory, leaseMs: 1_000 });
     const full = gate();
     const worker = new Worker(impatient, () => full.passed, { concurrency: 3 });
     const told = listenTo(worker);
@@ -254,7 +254,7 @@ describeSmallDisks("a full disk", () => {
 
   test("too small for a reserve is no obstacle", async () => {
     const disk = new SmallDisk("tmpfs", 3);
-    const queue = openQueue({ directory: disk.directory });
+    const queue = openQueue({ location: disk.directory });
     await queue.put("a job");
     await (await queue.get()).ack();
     expect(fs.readdirSync(disk.directory).sort()).toEqual(["localqueue.db", "localqueue.db-shm", "localqueue.db-wal"]);

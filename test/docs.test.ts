@@ -315,7 +315,7 @@ describe("the documentation is complete", () => {
 
   test("every column of a job, and every object that is added to the file, is explained", async () => {
     const directory = tempDirectory();
-    await openQueue({ directory }).put("a job");
+    await openQueue({ location: directory }).put("a job");
     const database = openDatabase(directory);
     const columns = database.prepare("SELECT name FROM pragma_table_info('messages')").all();
     const objects = database.prepare("SELECT name FROM sqlite_schema WHERE name LIKE 'localqueue%'").all();

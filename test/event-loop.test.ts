@@ -3,13 +3,13 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { SimpleQueue } from "localqueue";
 import { expect, test } from "vitest";
 import { faultsOf, select } from "./support/inspect.ts";
+import { tempLocation } from "./support/location.ts";
 import { Program } from "./support/program.ts";
 import { RemoteQueue } from "./support/remote-queue.ts";
-import { tempDirectory } from "./support/temp.ts";
 import { until } from "./support/until.ts";
 
 test("a handler that blocks the event loop for three leases keeps its job, and its result counts", async () => {
-  const location = tempDirectory();
+  const location = tempLocation();
   await using queue = new SimpleQueue(location);
   const { id } = await queue.put({ blocksMs: 1_000 });
   const worker = new Program("worker.mjs", { location, options: { leaseMs: 300 } });
@@ -30,7 +30,7 @@ test("a handler that blocks the event loop for three leases keeps its job, and i
 });
 
 test("jobs that were claimed for other slots right before a long block are given back, and done elsewhere", async () => {
-  const location = tempDirectory();
+  const location = tempLocation();
   await using queue = new SimpleQueue(location);
   const worker = new Program("worker.mjs", { location, workerOptions: { concurrency: 4 } });
   await worker.hears("running");
@@ -63,7 +63,7 @@ test("jobs that were claimed for other slots right before a long block are given
 });
 
 test("a job that was claimed by hand is not renewed, however much else its process does", async () => {
-  const location = tempDirectory();
+  const location = tempLocation();
   const owner = new RemoteQueue(location, { leaseMs: 600 });
   await using queue = new SimpleQueue(location);
   const { id } = await queue.put("work");
@@ -79,7 +79,7 @@ test("a job that was claimed by hand is not renewed, however much else its proce
 });
 
 test("while another process holds the write lock for a second, a put waits and the event loop does not", async () => {
-  const location = tempDirectory();
+  const location = tempLocation();
   await using queue = new SimpleQueue(location);
   await queue.put("first");
   const holder = new Program("hold-lock.mjs", { location });

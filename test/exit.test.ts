@@ -1,11 +1,11 @@
 import { SimpleQueue } from "localqueue";
 import { expect, test } from "vitest";
 import { faultsOf, select } from "./support/inspect.ts";
+import { tempLocation } from "./support/location.ts";
 import { Program } from "./support/program.ts";
-import { tempDirectory } from "./support/temp.ts";
 
 test("a process that calls process.exit() while it puts leaves everything that was acknowledged", async () => {
-  const location = tempDirectory();
+  const location = tempLocation();
   for (const exitAfter of [1, 2_500]) {
     const program = new Program("exit-now.mjs", { location, exitAfter });
     expect(await program.ends()).toEqual({ code: 0, signal: null, stderr: "" });
@@ -25,7 +25,7 @@ test("a process that calls process.exit() while it puts leaves everything that w
 test.each([false, true])(
   "a script that forgets to close its queue ends by itself, with status 0 (put under way: %s)",
   async (lastPut) => {
-    const location = tempDirectory();
+    const location = tempLocation();
     const program = new Program("forgetful.mjs", { location, lastPut });
     expect(await program.ends(10_000)).toEqual({ code: 0, signal: null, stderr: "" });
     expect(program.messages.map(({ say }) => say)).toEqual(["put", "acked", ...(lastPut ? ["put"] : [])]);
@@ -40,7 +40,7 @@ test.each([false, true])(
 test.each([false, true])(
   "a process whose handlers only wait for their signals goes on until these abort (runOnce: %s)",
   async (once) => {
-    const program = new Program("waits-for-signal.mjs", { location: tempDirectory(), once });
+    const program = new Program("waits-for-signal.mjs", { location: tempLocation(), once });
     expect(await program.ends(10_000)).toEqual({ code: 0, signal: null, stderr: "" });
     expect(program.messages).toEqual([{ say: "retried", error: "TimeoutError" }, { say: "closed" }]);
   },

@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { SimpleQueue, Worker } from "localqueue";
 import { afterEach, expect, test, vi } from "vitest";
-import { tempDirectory } from "./support/temp.ts";
+import { tempLocation } from "./support/location.ts";
 
 const clocks = ["Date", "hrtime", "performance"] as const;
 const timers = [
@@ -19,7 +19,7 @@ afterEach(() => {
 });
 
 test("a queue works while a test framework fakes all timers and clocks", async () => {
-  const location = tempDirectory();
+  const location = tempLocation();
   const realNow = performance.now.bind(performance);
   await using queue = new SimpleQueue<string>(location);
   // All that there is, except process.nextTick, without which Node itself stands still.

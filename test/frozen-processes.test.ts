@@ -1,12 +1,12 @@
 import { SimpleQueue } from "localqueue";
 import { expect, test } from "vitest";
 import { faultsOf, select } from "./support/inspect.ts";
+import { tempLocation } from "./support/location.ts";
 import { Program } from "./support/program.ts";
 import { RemoteQueue } from "./support/remote-queue.ts";
-import { tempDirectory } from "./support/temp.ts";
 
 test("a worker that was stopped past its lease loses the job to another one, and can no longer settle it", async () => {
-  const location = tempDirectory();
+  const location = tempLocation();
   const options = { leaseMs: 500 };
   await using queue = new SimpleQueue<object>(location);
   const zombie = new Program("worker.mjs", { location, options });
@@ -36,7 +36,7 @@ test("a worker that was stopped past its lease loses the job to another one, and
 });
 
 test("every way in which a stopped process could end its delivery late is refused, and changes nothing", async () => {
-  const location = tempDirectory();
+  const location = tempLocation();
   const zombie = new RemoteQueue(location, { leaseMs: 500 });
   await using queue = new SimpleQueue(location);
   await queue.put("work");

@@ -14,7 +14,7 @@ import { tempDirectory } from "./support/temp.ts";
 /** A queue's directory with so many jobs, which nobody has open. */
 async function filled(jobs: number): Promise<string> {
   const directory = tempDirectory();
-  const queue = openQueue({ directory });
+  const queue = openQueue({ location: directory });
   await queue.putMany(Array.from({ length: jobs }, (_, index) => ({ index, text: "x".repeat(100) })));
   await queue.close();
   return directory;
@@ -31,7 +31,7 @@ const EDGES = `WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WH
 
 describe("a healthy file", () => {
   test("is found to be so, by a full check unless asked otherwise", async () => {
-    const report = await openQueue({ directory: await filled(100) }).checkIntegrity();
+    const report = await openQueue({ location: await filled(100) }).checkIntegrity();
     expect(report).toEqual({
       schemaVersion: 1,
       mode: "full",
@@ -75,14 +75,14 @@ describe("what is wrong is reported", () => {
     const directory = await filled(1);
     const insert = "INSERT INTO event_bus_executions VALUES ('an id', 'bus', 'source', NULL, 5, 1, 1)";
     execute(directory, "PRAGMA ignore_check_constraints = ON", insert);
-    const { ok, messages } = await openQueue({ directory }).checkIntegrity();
+    const { ok, messages } = await openQueue({ location: directory }).checkIntegrity();
     expect({ ok, messages }).toEqual({ ok: false, messages: ["CHECK constraint failed in event_bus_executions"] });
   });
 
   test("as references that lead nowhere", async () => {
     const directory = await filled(1);
     execute(directory, "PRAGMA foreign_keys = OFF", EDGES);
-    const { ok, messages } = await openQueue({ directory }).checkIntegrity();
+    const { ok, messages } = await openQueue({ location: directory }).checkIntegrity();
     expect(ok).toBe(false);
     expect(messages).toHaveLength(5);
     expect(messages[0]).toMatch(
@@ -94,7 +94,7 @@ describe("what is wrong is reported", () => {
     const directory = await filled(1);
     const insert = "INSERT INTO event_bus_executions VALUES ('an id', 'bus', 'source', NULL, 5, 1, 1)";
     execute(directory, "PRAGMA ignore_check_constraints = ON", insert, "PRAGMA foreign_keys = OFF", EDGES);
-    const queue = openQueue({ directory });
+    const queue = openQueue({ location: directory });
     const { messages } = await queue.checkIntegrity({ maxErrors: 3 });
     expect(messages).toHaveLength(3);
     expect(messages[0]).toMatch(/^CHECK/);
@@ -105,7 +105,7 @@ describe("what is wrong is reported", () => {
   test("as counts that are not those of the jobs, which vacuum() makes anew", async () => {
     const directory = await filled(5);
     execute(directory, "UPDATE localqueue_counts SET ready = 7, acked = 1 WHERE queue = 'default'");
-    const queue = openQueue({ directory });
+    const queue = openQueue({ location: directory });
     const { ok, messages } = await queue.checkIntegrity({ mode: "quick" });
     expect({ ok, messages }).toEqual({
       ok: false,
@@ -126,7 +126,7 @@ describe("what is wrong is reported", () => {
       "UPDATE localqueue_counts SET queue = 'renamed' WHERE queue = 'default'",
       "INSERT INTO localqueue_counts (queue) VALUES ('empty')",
     );
-    const { messages } = await openQueue({ directory }).checkIntegrity();
+    const { messages } = await openQueue({ location: directory }).checkIntegrity();
     expect(messages).toHaveLength(2);
     expect(messages[0]).toContain('"default": kept ready=0');
     expect(messages[1]).toContain('"renamed": kept ready=1');
@@ -142,7 +142,7 @@ describe("what is wrong is reported", () => {
       "layout: localqueue_leased is missing; the next write makes it anew",
       "layout: localqueue_counts is missing; the next write makes it anew",
     ]);
-    await openQueue({ directory }).put(1);
+    await openQueue({ location: directory }).put(1);
     expect(faultsOf(directory)).toEqual([]);
   });
 
@@ -152,7 +152,7 @@ describe("what is wrong is reported", () => {
     const bytes = readFileSync(file);
     for (let page = 40; page < 60; page++) bytes.fill(0xa5, page * 4096, page * 4096 + 4096);
     writeFileSync(file, bytes);
-    const { ok, messages } = await openQueue({ directory }).checkIntegrity({ maxErrors: 5 });
+    const { ok, messages } = await openQueue({ location: directory }).checkIntegrity({ maxErrors: 5 });
     expect(ok).toBe(false);
     expect(messages[0]).toMatch(/^Tree \d+ page \d+: [^\n]+$/);
     expect(messages.length).toBeLessThanOrEqual(5);
@@ -166,7 +166,7 @@ describe("a file that cannot be opened at all", () => {
       path.join(directory, "localqueue.db"),
       "not a database, but long enough to be taken for one".repeat(9),
     );
-    const error = await rejection(openQueue({ directory }).checkIntegrity());
+    const error = await rejection(openQueue({ location: directory }).checkIntegrity());
     expect(error).toMatchObject({ name: "StorageError", code: "NOT_A_DATABASE" });
   });
 
@@ -176,7 +176,7 @@ describe("a file that cannot be opened at all", () => {
     const bytes = readFileSync(file);
     bytes.fill(0xa5, 100, 4096);
     writeFileSync(file, bytes);
-    expect(await rejection(openQueue({ directory }).checkIntegrity())).toMatchObject({ code: "CORRUPT" });
+    expect(await rejection(openQueue({ location: directory }).checkIntegrity())).toMatchObject({ code: "CORRUPT" });
   });
 });
 

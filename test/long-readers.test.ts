@@ -24,7 +24,7 @@ async function writeTooMuch(queue: SimpleQueue, directory: string): Promise<void
 
 test("a log that a long reader made grow shrinks when it ends, although nobody writes any more", async () => {
   const directory = tempDirectory();
-  const queue = openQueue({ directory });
+  const queue = openQueue({ location: directory });
   await queue.put("a job");
   const reader = new Program("hold-read.mjs", { location: directory });
   await reader.hears("reading");
@@ -36,7 +36,7 @@ test("a log that a long reader made grow shrinks when it ends, although nobody w
 
 test("so it does when the reader is killed", async () => {
   const directory = tempDirectory();
-  const queue = openQueue({ directory });
+  const queue = openQueue({ location: directory });
   await queue.put("a job");
   const reader = new Program("hold-read.mjs", { location: directory });
   await reader.hears("reading");
@@ -47,7 +47,7 @@ test("so it does when the reader is killed", async () => {
 
 test("while there are always readers, though none for long, writers go on and the log stays bounded", async () => {
   const directory = tempDirectory();
-  const queue = openQueue({ directory });
+  const queue = openQueue({ location: directory });
   const batch = Array.from({ length: 100 }, () => "x".repeat(50_000));
   await queue.putMany(batch);
   const readers = [

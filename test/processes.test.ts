@@ -1,14 +1,13 @@
-import path from "node:path";
 import { SimpleQueue } from "localqueue";
 import { expect, test } from "vitest";
 import { faultsOf, select } from "./support/inspect.ts";
+import { tempLocation, unmadeLocation } from "./support/location.ts";
 import { Program } from "./support/program.ts";
 import { RemoteQueue } from "./support/remote-queue.ts";
-import { tempDirectory } from "./support/temp.ts";
 import { until } from "./support/until.ts";
 
 test("what one process puts, another one sees and gets", async () => {
-  const location = tempDirectory();
+  const location = tempLocation();
   const there = new RemoteQueue(location);
   await using here = new SimpleQueue(location);
   const { id } = await there.call<{ id: number }>("put", { to: "you" }, { jobId: "mail-1" });
@@ -24,7 +23,7 @@ test("what one process puts, another one sees and gets", async () => {
 });
 
 test("eight processes that produce and consume 10,000 jobs deliver and acknowledge each of them exactly once", async () => {
-  const location = tempDirectory();
+  const location = tempLocation();
   const perProcess = 1_250;
   const programs = Array.from(
     { length: 8 },
@@ -59,12 +58,11 @@ test("eight processes that produce and consume 10,000 jobs deliver and acknowled
   for (const result of results) expect((result["claimed"] as unknown[]).length).toBeGreaterThan(0);
 }, 120_000);
 
-test("sixteen processes open a new directory at the same moment, and all of them can use it", async () => {
-  const root = tempDirectory();
+test("sixteen processes open a new location at the same moment, and all of them can use it", async () => {
   const programs = Array.from({ length: 16 }, () => new Program("open.mjs"));
   for (const program of programs) await program.hears("ready");
   for (let round = 0; round < 5; round++) {
-    const location = path.join(root, `${round}`, "new");
+    const location = unmadeLocation();
     const at = Date.now() + 30;
     for (const program of programs) program.tell({ location, at });
     const opened = await Promise.all(programs.map((program) => program.hears("opened", 30_000)));
@@ -76,7 +74,7 @@ test("sixteen processes open a new directory at the same moment, and all of them
 }, 120_000);
 
 test("two processes that put the same jobIds at the same time get the same ids, and there is one row for each", async () => {
-  const location = tempDirectory();
+  const location = tempLocation();
   const programs = [new RemoteQueue(location), new RemoteQueue(location)];
   type Enqueued = { id: number; inserted: boolean };
   await Promise.all(programs.map((program) => program.call("stats")));
@@ -112,7 +110,7 @@ test("two processes that put the same jobIds at the same time get the same ids, 
 test.each(["the same payload", "another payload"])(
   "of two processes that dispatch an event of one identity at the same time, with %s, one stores it",
   async (payload) => {
-    const location = tempDirectory();
+    const location = tempLocation();
     const programs = [0, 1].map(() => new Program("dispatch.mjs", { location }));
     for (const program of programs) await program.hears("ready");
     const queues = ["a", "b", "c"];
@@ -151,7 +149,7 @@ test.each(["the same payload", "another payload"])(
 );
 
 test("a process that waits for a job gets it soon after another process put it", async () => {
-  const location = tempDirectory();
+  const location = tempLocation();
   const consumer = new RemoteQueue(location);
   const producer = new RemoteQueue(location);
   await producer.call("stats");
@@ -175,7 +173,7 @@ test("a process that waits for a job gets it soon after another process put it",
 });
 
 test("jobs survive the end of the process, and one that was left processing is delivered again", async () => {
-  const location = tempDirectory();
+  const location = tempLocation();
   const first = new RemoteQueue(location, { leaseMs: 500 });
   await first.call("putMany", [{ data: "held" }, { data: "waiting" }]);
   const held = await first.get();

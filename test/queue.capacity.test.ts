@@ -1,11 +1,11 @@
 import { EnqueueItem, FullError, LocalQueueError, QueueClosedError, type SimpleQueue, Worker } from "localqueue";
 import { describe, expect, test } from "vitest";
 import { faultsOf } from "./support/inspect.ts";
+import { tempLocation } from "./support/location.ts";
 import { Peer } from "./support/peer.ts";
 import { openQueue } from "./support/queue.ts";
 import { RemoteQueue } from "./support/remote-queue.ts";
 import { rejection } from "./support/storage.ts";
-import { tempDirectory } from "./support/temp.ts";
 import { until } from "./support/until.ts";
 
 const AT_ONCE = { timeoutMs: 0 };
@@ -165,9 +165,9 @@ describe("several processes", () => {
   const SOON = { timeoutMs: 1_500 };
 
   test("that race for the last places get exactly as many as there are", async () => {
-    const directory = tempDirectory();
-    const queue = openQueue({ directory });
-    const peers = Array.from({ length: 5 }, () => new Peer(directory, { maxPendingJobs: 37 }));
+    const location = tempLocation();
+    const queue = openQueue({ location });
+    const peers = Array.from({ length: 5 }, () => new Peer(location, { maxPendingJobs: 37 }));
     await Promise.all(peers.map((peer) => peer.stats()));
     const puts = peers.flatMap((peer, p) => Array.from({ length: 20 }, (_, n) => peer.put([p, n], SOON)));
     const outcomes = await Promise.allSettled(puts);
@@ -175,27 +175,27 @@ describe("several processes", () => {
     const reasons = outcomes.flatMap((outcome) => (outcome.status === "rejected" ? [outcome.reason.code] : []));
     expect(new Set(reasons)).toEqual(new Set(["FULL"]));
     expect(await queue.stats()).toEqual({ ready: 37, processing: 0, acked: 0, failed: 0 });
-    expect(faultsOf(directory)).toEqual([]);
+    expect(faultsOf(location)).toEqual([]);
   });
 
   test("put batches whole or not at all", async () => {
-    const directory = tempDirectory();
-    const queue = openQueue({ directory });
-    const peers = Array.from({ length: 4 }, () => new RemoteQueue(directory, { maxPendingJobs: 20 }));
+    const location = tempLocation();
+    const queue = openQueue({ location });
+    const peers = Array.from({ length: 4 }, () => new RemoteQueue(location, { maxPendingJobs: 20 }));
     await Promise.all(peers.map((peer) => peer.call("stats")));
     const batch = [1, 2, 3].map((data) => ({ data }));
     const puts = peers.flatMap((peer) => Array.from({ length: 5 }, () => peer.call("putMany", batch, SOON)));
     const outcomes = await Promise.allSettled(puts);
     expect(outcomes.filter(({ status }) => status === "fulfilled")).toHaveLength(6);
     expect(await queue.stats()).toMatchObject({ ready: 18 });
-    expect(faultsOf(directory)).toEqual([]);
+    expect(faultsOf(location)).toEqual([]);
   });
 
   test("that wait are served by what is acknowledged in another", async () => {
-    const directory = tempDirectory();
-    const queue = openQueue({ directory });
+    const location = tempLocation();
+    const queue = openQueue({ location });
     await queue.put("first");
-    const peer = new Peer(directory, { maxPendingJobs: 1 });
+    const peer = new Peer(location, { maxPendingJobs: 1 });
     await peer.stats();
     const waiting = peer.put("second");
     await expect(peer.put("third", { timeoutMs: 120 })).rejects.toMatchObject({ code: "FULL" });
@@ -209,9 +209,9 @@ describe("several processes", () => {
   });
 
   test("that wait for the same places get all of them, and no more", async () => {
-    const directory = tempDirectory();
-    const queue = openQueue<number>({ directory });
-    const peers = Array.from({ length: 3 }, () => new Peer(directory, { maxPendingJobs: 2 }));
+    const location = tempLocation();
+    const queue = openQueue<number>({ location });
+    const peers = Array.from({ length: 3 }, () => new Peer(location, { maxPendingJobs: 2 }));
     await Promise.all(peers.map((peer) => peer.stats()));
     const puts = peers.flatMap((peer, p) => Array.from({ length: 20 }, (_, n) => peer.put(p * 100 + n)));
     const seen: number[] = [];
@@ -228,15 +228,15 @@ describe("several processes", () => {
       const own = seen.filter((data) => Math.floor(data / 100) === p);
       expect(own).toEqual(Array.from({ length: 20 }, (_, n) => p * 100 + n));
     }
-    expect(faultsOf(directory)).toEqual([]);
+    expect(faultsOf(location)).toEqual([]);
   });
 
   test("keep the place of a job whose process died, until its lease has ended for good", async () => {
-    const directory = tempDirectory();
-    const queue = openQueue({ directory, maxPendingJobs: 1, maxRetries: 1 });
+    const location = tempLocation();
+    const queue = openQueue({ location, maxPendingJobs: 1, maxRetries: 1 });
     await queue.put("first");
     for (const delivery of [1, 2]) {
-      const holder = new Peer(directory, { leaseMs: 300 });
+      const holder = new Peer(location, { leaseMs: 300 });
       expect(await holder.get()).toMatchObject({ data: "first", attempt: delivery });
       await holder.kill();
       await expect(queue.put("second", { timeoutMs: 400 })).rejects.toThrow(FullError);
@@ -249,10 +249,10 @@ describe("several processes", () => {
   });
 
   test("lose nothing but their own wait when they are killed", async () => {
-    const directory = tempDirectory();
-    const queue = openQueue({ directory, maxPendingJobs: 1 });
+    const location = tempLocation();
+    const queue = openQueue({ location, maxPendingJobs: 1 });
     await queue.put("first");
-    const peer = new Peer(directory, { maxPendingJobs: 1 });
+    const peer = new Peer(location, { maxPendingJobs: 1 });
     await peer.stats();
     const lost = rejection(peer.put("of the killed one"));
     const waiting = queue.put("second");
@@ -262,6 +262,6 @@ describe("several processes", () => {
     await (await queue.get()).ack();
     await waiting;
     expect((await queue.get()).data).toBe("second");
-    expect(faultsOf(directory)).toEqual([]);
+    expect(faultsOf(location)).toEqual([]);
   });
 });

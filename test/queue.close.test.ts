@@ -1,8 +1,8 @@
 import { LeaseExpiredError, QueueClosedError, SimpleQueue, Worker } from "localqueue";
 import { describe, expect, test } from "vitest";
 import { lockDatabase } from "./support/database.ts";
+import { tempLocation } from "./support/location.ts";
 import { openQueue } from "./support/queue.ts";
-import { tempDirectory } from "./support/temp.ts";
 import { until } from "./support/until.ts";
 
 describe("a closed queue", () => {
@@ -51,19 +51,19 @@ describe("a closed queue", () => {
   });
 
   test("leaves the other queues on its database open", async () => {
-    const directory = tempDirectory();
-    const a = openQueue({ directory });
-    const b = openQueue({ directory });
+    const location = tempLocation();
+    const a = openQueue({ location });
+    const b = openQueue({ location });
     await a.put(1);
     await a.close();
     expect((await b.get()).data).toBe(1);
   });
 
   test("is what `await using` leaves behind", async () => {
-    const directory = tempDirectory();
+    const location = tempLocation();
     let queue: SimpleQueue;
     {
-      await using scoped = new SimpleQueue(directory);
+      await using scoped = new SimpleQueue(location);
       queue = scoped;
       await scoped.put(1);
     }
@@ -93,46 +93,46 @@ describe("closing", () => {
   });
 
   test("commits what was accepted before", async () => {
-    const directory = tempDirectory();
-    const queue = openQueue({ directory });
+    const location = tempLocation();
+    const queue = openQueue({ location });
     const puts = Array.from({ length: 100 }, (_, n) => queue.put(n));
     await queue.close();
     await Promise.all(puts);
-    expect(await openQueue({ directory }).stats()).toMatchObject({ ready: 100 });
+    expect(await openQueue({ location }).stats()).toMatchObject({ ready: 100 });
   });
 
   test("commits all that was accepted before, however much it is", async () => {
-    const directory = tempDirectory();
-    const queue = openQueue({ directory });
+    const location = tempLocation();
+    const queue = openQueue({ location });
     await queue.put("first");
     const puts = Array.from({ length: 80_000 }, (_, n) => queue.put({ n }));
     const outcomes = Promise.allSettled(puts);
     await queue.close();
     expect((await outcomes).filter(({ status }) => status === "rejected")).toEqual([]);
-    expect(await openQueue({ directory }).stats()).toMatchObject({ ready: 80_001 });
+    expect(await openQueue({ location }).stats()).toMatchObject({ ready: 80_001 });
   });
 
   test("takes no longer than half a second when the database is locked", async () => {
-    const directory = tempDirectory();
-    const queue = openQueue({ directory });
+    const location = tempLocation();
+    const queue = openQueue({ location });
     await queue.put(1);
-    const unlock = lockDatabase(directory);
+    const unlock = lockDatabase(location);
     const put = queue.put(2).catch((error: unknown) => error);
     const started = performance.now();
     await queue.close();
     expect(performance.now() - started).toBeLessThan(2_000);
     expect(await put).toMatchObject({ code: "BUSY", outcome: "failed" });
     unlock();
-    expect(await openQueue({ directory }).stats()).toMatchObject({ ready: 1 });
+    expect(await openQueue({ location }).stats()).toMatchObject({ ready: 1 });
   });
 
   test("leaves jobs leased that were claimed by hand; they come back when their lease ends", async () => {
-    const directory = tempDirectory();
-    const first = openQueue({ directory, leaseMs: 300 });
+    const location = tempLocation();
+    const first = openQueue({ location, leaseMs: 300 });
     await first.put("x");
     const job = await first.get();
     await first.close();
-    const second = openQueue({ directory, leaseMs: 300 });
+    const second = openQueue({ location, leaseMs: 300 });
     expect(await second.stats()).toMatchObject({ processing: 1 });
     const again = await second.get({ timeoutMs: 5_000 });
     expect(again).toMatchObject({ id: job.id, attempt: 2 });
@@ -144,8 +144,8 @@ describe("closing", () => {
 
 describe("closing a queue with a worker", () => {
   test("lets the handler finish, which may still use the queue", async () => {
-    const directory = tempDirectory();
-    const queue = openQueue<string>({ directory });
+    const location = tempLocation();
+    const queue = openQueue<string>({ location });
     await queue.putMany(["x", "y"]);
     let finish = (): void => {};
     const finished = new Promise<void>((resolve) => {
@@ -171,7 +171,7 @@ describe("closing a queue with a worker", () => {
     finish();
     await closing;
     await running;
-    expect(await openQueue({ directory }).stats()).toEqual({ ready: 4, processing: 0, acked: 1, failed: 0 });
+    expect(await openQueue({ location }).stats()).toEqual({ ready: 4, processing: 0, acked: 1, failed: 0 });
   });
 
   test("ends a worker that waits for work", async () => {

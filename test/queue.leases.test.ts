@@ -1,8 +1,8 @@
 import { EmptyError, type Job, LeaseExpiredError, type SimpleQueue } from "localqueue";
 import { describe, expect, test } from "vitest";
 import { readRow } from "./support/database.ts";
+import { tempLocation } from "./support/location.ts";
 import { openQueue } from "./support/queue.ts";
-import { tempDirectory } from "./support/temp.ts";
 import { until } from "./support/until.ts";
 
 /** Short enough to run out during a test, long enough not to when it must not. */
@@ -60,8 +60,8 @@ describe("a job that is given back with nack", () => {
   });
 
   test("becomes a dead letter after its last delivery", async () => {
-    const directory = tempDirectory();
-    const queue = openQueue({ directory, maxRetries: 2 });
+    const location = tempLocation();
+    const queue = openQueue({ location, maxRetries: 2 });
     const { id } = await queue.put("x");
     for (const attempt of [1, 2, 3]) {
       const job = await queue.get();
@@ -70,7 +70,7 @@ describe("a job that is given back with nack", () => {
     }
     await expect(queue.getNowait()).rejects.toThrow(EmptyError);
     expect(await queue.stats()).toEqual({ ready: 0, processing: 0, acked: 0, failed: 1 });
-    expect(readRow(directory, id)).toMatchObject({
+    expect(readRow(location, id)).toMatchObject({
       failure_reason: "retries_exhausted",
       last_error: "TypeError: no 3",
       attempts: 3,
@@ -85,22 +85,22 @@ describe("a job that is given back with nack", () => {
     ["a long error", { lastError: new Error("x".repeat(5_000)) }, `Error: ${"x".repeat(1_992)}…`],
     ["characters that not every database takes", { lastError: "a\0b\ud800" }, "a\uFFFDb\uFFFD"],
   ])("keeps %s as its last error", async (_, options, stored) => {
-    const directory = tempDirectory();
-    const queue = openQueue({ directory });
+    const location = tempLocation();
+    const queue = openQueue({ location });
     const { id } = await queue.put("x");
     await (await queue.get()).nack(options);
-    expect(readRow(directory, id)["last_error"]).toBe(stored);
+    expect(readRow(location, id)["last_error"]).toBe(stored);
   });
 });
 
 describe("a job that fails for good", () => {
   test("becomes a dead letter at once", async () => {
-    const directory = tempDirectory();
-    const queue = openQueue({ directory });
+    const location = tempLocation();
+    const queue = openQueue({ location });
     const { id } = await queue.put("x");
     await queue.fail(await queue.get(), { lastError: new Error("no such address"), category: "address" });
     expect(await queue.stats()).toEqual({ ready: 0, processing: 0, acked: 0, failed: 1 });
-    expect(readRow(directory, id)).toMatchObject({
+    expect(readRow(location, id)).toMatchObject({
       failure_reason: "explicit_permanent_failure",
       failure_category: "address",
       last_error: "Error: no such address",
@@ -150,8 +150,8 @@ describe("a lease that runs out", () => {
   });
 
   test("for the last allowed time makes the job a dead letter", async () => {
-    const directory = tempDirectory();
-    const queue = openQueue({ directory, leaseMs: 30, maxRetries: 2 });
+    const location = tempLocation();
+    const queue = openQueue({ location, leaseMs: 30, maxRetries: 2 });
     const { id } = await queue.put("x");
     for (const attempt of [1, 2, 3]) {
       const job = await queue.get();
@@ -160,7 +160,7 @@ describe("a lease that runs out", () => {
     }
     await expect(queue.getNowait()).rejects.toThrow(EmptyError);
     expect(await queue.stats()).toEqual({ ready: 0, processing: 0, acked: 0, failed: 1 });
-    expect(readRow(directory, id)).toMatchObject({ failure_reason: "retries_exhausted", attempts: 3 });
+    expect(readRow(location, id)).toMatchObject({ failure_reason: "retries_exhausted", attempts: 3 });
   });
 
   test.each(settlements)("ends the holder's right to %s, even if nobody else took the job", async (_, settle) => {
@@ -243,8 +243,8 @@ describe("whoever has the receipt", () => {
 });
 
 test("the job's own methods do what the queue's do", async () => {
-  const directory = tempDirectory();
-  const queue = openQueue({ directory });
+  const location = tempLocation();
+  const queue = openQueue({ location });
   await queue.putMany(["a", "b", "c", "d"]);
   const [a, b, c, d] = await queue.getMany(4);
   await a?.ack();
@@ -253,7 +253,7 @@ test("the job's own methods do what the queue's do", async () => {
   await d?.extendLease(1_000);
   await d?.release();
   expect(await queue.stats()).toEqual({ ready: 2, processing: 0, acked: 1, failed: 1 });
-  expect(readRow(directory, 2)).toMatchObject({ last_error: "b", attempts: 1 });
-  expect(readRow(directory, 3)).toMatchObject({ last_error: "c", failure_category: "x" });
-  expect(readRow(directory, 4)).toMatchObject({ attempts: 0 });
+  expect(readRow(location, 2)).toMatchObject({ last_error: "b", attempts: 1 });
+  expect(readRow(location, 3)).toMatchObject({ last_error: "c", failure_category: "x" });
+  expect(readRow(location, 4)).toMatchObject({ attempts: 0 });
 });

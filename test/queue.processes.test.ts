@@ -1,14 +1,14 @@
 import { LeaseExpiredError } from "localqueue";
 import { describe, expect, test } from "vitest";
+import { tempLocation } from "./support/location.ts";
 import { Peer } from "./support/peer.ts";
 import { openQueue } from "./support/queue.ts";
-import { tempDirectory } from "./support/temp.ts";
 
 describe("two processes on one queue", () => {
   test("see each other's jobs and states", async () => {
-    const directory = tempDirectory();
-    const queue = openQueue({ directory });
-    const peer = new Peer(directory);
+    const location = tempLocation();
+    const queue = openQueue({ location });
+    const peer = new Peer(location);
     expect(await peer.put("x")).toEqual({ id: 1, inserted: true });
     expect(await queue.stats()).toMatchObject({ ready: 1 });
     const job = await queue.get();
@@ -19,9 +19,9 @@ describe("two processes on one queue", () => {
   });
 
   test("wake each other up", async () => {
-    const directory = tempDirectory();
-    const queue = openQueue({ directory });
-    const peer = new Peer(directory);
+    const location = tempLocation();
+    const queue = openQueue({ location });
+    const peer = new Peer(location);
     await peer.stats();
     const waiting = queue.get({ timeoutMs: 10_000 });
     await queue.stats();
@@ -32,9 +32,9 @@ describe("two processes on one queue", () => {
   });
 
   test("that put the same jobId at the same time put one job", async () => {
-    const directory = tempDirectory();
-    const queue = openQueue({ directory });
-    const peers = [new Peer(directory), new Peer(directory)];
+    const location = tempLocation();
+    const queue = openQueue({ location });
+    const peers = [new Peer(location), new Peer(location)];
     const puts = Array.from({ length: 20 }, (_, n) => peers.map((peer) => peer.put(n, { jobId: `job ${n}` }))).flat();
     const results = await Promise.all(puts);
     expect(results.filter(({ inserted }) => inserted)).toHaveLength(20);
@@ -43,9 +43,9 @@ describe("two processes on one queue", () => {
   });
 
   test("fence each other: who lost the lease can change nothing", async () => {
-    const directory = tempDirectory();
-    const queue = openQueue({ directory, leaseMs: 200 });
-    const peer = new Peer(directory);
+    const location = tempLocation();
+    const queue = openQueue({ location, leaseMs: 200 });
+    const peer = new Peer(location);
     await queue.put("x");
     const mine = await queue.get();
     const theirs = await peer.get({ timeoutMs: 10_000 });
@@ -59,9 +59,9 @@ describe("two processes on one queue", () => {
 });
 
 test("a process that is killed with a job loses it to the next when the lease ends", async () => {
-  const directory = tempDirectory();
-  const queue = openQueue({ directory });
-  const peer = new Peer(directory, { leaseMs: 1_000 });
+  const location = tempLocation();
+  const queue = openQueue({ location });
+  const peer = new Peer(location, { leaseMs: 1_000 });
   await queue.put("x");
   expect(await peer.get()).toMatchObject({ data: "x", attempt: 1 });
   await peer.kill();
@@ -70,10 +70,10 @@ test("a process that is killed with a job loses it to the next when the lease en
 });
 
 test("many processes with many slots handle every job exactly once", async () => {
-  const directory = tempDirectory();
-  const queue = openQueue<number>({ directory, maxRetries: 0 });
+  const location = tempLocation();
+  const queue = openQueue<number>({ location, maxRetries: 0 });
   await queue.putMany(Array.from({ length: 1_000 }, (_, n) => n));
-  const peers = Array.from({ length: 4 }, () => new Peer(directory));
+  const peers = Array.from({ length: 4 }, () => new Peer(location));
   const seen = (await Promise.all(peers.map((peer) => peer.drain(5)))).flat() as number[];
   expect(seen.toSorted((a, b) => a - b)).toEqual(Array.from({ length: 1_000 }, (_, n) => n));
   expect(await queue.stats()).toEqual({ ready: 0, processing: 0, acked: 1_000, failed: 0 });

@@ -2,8 +2,9 @@ import { describe, expect, test } from "vitest";
 import { SimpleQueue } from "../dist/index.js";
 import { openStorage } from "../dist/storage/location.js";
 import { LEASE_MS, put } from "./contract/jobs.ts";
+import { lacks } from "./support/capabilities.ts";
+import { tempLocation } from "./support/location.ts";
 import { openBare } from "./support/python-files.ts";
-import { tempDirectory } from "./support/temp.ts";
 
 // Payloads of the default serializer cross from thread to thread as text; nothing of that may show.
 
@@ -11,16 +12,16 @@ const insert = `INSERT INTO messages (queue, payload, status, attempts, max_atte
   VALUES ('default', `;
 
 async function withPayload(sql: string): Promise<SimpleQueue> {
-  const directory = tempDirectory();
-  const queue = new SimpleQueue(directory);
+  const location = tempLocation();
+  const queue = new SimpleQueue(location);
   await queue.stats();
-  const database = openBare(directory);
+  const database = openBare(location);
   database.exec(`${insert}${sql}, 0, 0, 4, 5, 5, 5)`);
   database.close();
   return queue;
 }
 
-describe("a JSON payload that another program wrote", () => {
+describe.skipIf(lacks("python"))("a JSON payload that another program wrote", () => {
   test.each([
     ["with a byte order mark", "x'efbbbf7b7d'", {}],
     ["with the sign that stands for what is not UTF-8", "CAST('\"a\uFFFDb\"' AS BLOB)", "a\uFFFDb"],
@@ -44,7 +45,7 @@ describe("a JSON payload that another program wrote", () => {
 
 describe("a storage whose payloads are text", () => {
   test("hands out text, but bytes where they are long, or where text would not be the same", async () => {
-    const storage = openStorage(tempDirectory(), { queue: "q", fsync: undefined, text: true });
+    const storage = openStorage(tempLocation(), { queue: "q", fsync: undefined, text: true });
     try {
       const long = "x".repeat(64 * 1024);
       const broken = new Uint8Array([0x22, 0xff, 0x22]);

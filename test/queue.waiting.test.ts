@@ -2,8 +2,8 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { EmptyError, type Job, type Serializer, type SimpleQueue } from "localqueue";
 import { describe, expect, test } from "vitest";
 import { readRow } from "./support/database.ts";
+import { tempLocation } from "./support/location.ts";
 import { openQueue } from "./support/queue.ts";
-import { tempDirectory } from "./support/temp.ts";
 import { until } from "./support/until.ts";
 
 async function millisecondsOf(operation: () => Promise<unknown>): Promise<number> {
@@ -28,11 +28,11 @@ describe("get", () => {
   });
 
   test("wakes up for a job that is put through another queue object, or another queue of that name", async () => {
-    const directory = tempDirectory();
-    const consumer = openQueue({ directory });
+    const location = tempLocation();
+    const consumer = openQueue({ location });
     const waiting = consumer.get();
-    await openQueue({ directory, name: "another" }).put("not for you");
-    await openQueue({ directory }).put("x");
+    await openQueue({ location, name: "another" }).put("not for you");
+    await openQueue({ location }).put("x");
     expect((await waiting).data).toBe("x");
   });
 
@@ -196,12 +196,12 @@ describe("a payload that cannot be decoded", () => {
     ["at once", fragile],
     ["later", later],
   ])("becomes a dead letter with its bytes kept, and the next job is given: %s", async (_, serializer) => {
-    const directory = tempDirectory();
-    const queue = openQueue({ directory, serializer });
+    const location = tempLocation();
+    const queue = openQueue({ location, serializer });
     await queue.putMany(["bad secret", "good"]);
     expect((await queue.get()).data).toBe("good");
     expect(await queue.stats()).toEqual({ ready: 0, processing: 1, acked: 0, failed: 1 });
-    const row = readRow(directory, 1);
+    const row = readRow(location, 1);
     expect(row).toMatchObject({
       failure_reason: "undecodable_payload",
       last_error: "RangeError: the serializer could not decode the payload",
@@ -211,13 +211,13 @@ describe("a payload that cannot be decoded", () => {
   });
 
   test("that is no JSON is told from one that is no UTF-8", async () => {
-    const directory = tempDirectory();
+    const location = tempLocation();
     const raw: Serializer<Uint8Array> = { encode: (bytes) => bytes, decode: (bytes) => bytes };
-    await openQueue({ directory, serializer: raw }).putMany([Buffer.from("{secret"), Uint8Array.of(0xff)]);
-    const queue = openQueue({ directory });
+    await openQueue({ location, serializer: raw }).putMany([Buffer.from("{secret"), Uint8Array.of(0xff)]);
+    const queue = openQueue({ location });
     await expect(queue.getNowait()).rejects.toThrow(EmptyError);
-    expect(readRow(directory, 1)["last_error"]).toBe("PayloadError: The payload is not valid JSON");
-    expect(readRow(directory, 2)["last_error"]).toBe("PayloadError: The payload is not valid UTF-8");
+    expect(readRow(location, 1)["last_error"]).toBe("PayloadError: The payload is not valid JSON");
+    expect(readRow(location, 2)["last_error"]).toBe("PayloadError: The payload is not valid UTF-8");
   });
 
   test("does not end the wait for one that can", async () => {

@@ -136,7 +136,7 @@ describe("an engine with something to do", () => {
 
 test("the file of an idle queue becomes smaller on the disk after another process deleted jobs", async () => {
   const directory = tempDirectory();
-  const queue = openQueue({ directory });
+  const queue = openQueue({ location: directory });
   await queue.put("a job");
   const database = openDatabase(directory);
   database.exec(fillAndPurge(10_000, 10));

@@ -13,7 +13,7 @@ const TEXT = "x".repeat(1000);
 
 /** A file of which nine tenths are free: jobs that were finished and then deleted. */
 async function holey(directory: string): Promise<void> {
-  const queue = openQueue({ directory });
+  const queue = openQueue({ location: directory });
   for (let round = 0; round < 5; round++) await queue.putMany(Array.from({ length: 1000 }, (_, i) => `${i} ${TEXT}`));
   await queue.close();
   const database = openDatabase(directory);
@@ -35,7 +35,7 @@ describe("vacuum", () => {
     await holey(directory);
     const before = bytesOf(directory);
     const rows = select(directory, "SELECT * FROM messages ORDER BY id");
-    const queue = openQueue({ directory });
+    const queue = openQueue({ location: directory });
     await queue.stats();
     await queue.vacuum();
     expect(bytesOf(directory)).toBeLessThan(before / 4);
@@ -46,8 +46,8 @@ describe("vacuum", () => {
 
   test("is refused while a job of any queue in the file is being processed", async () => {
     const directory = tempDirectory();
-    const queue = openQueue({ directory });
-    const other = openQueue({ directory, name: "other" });
+    const queue = openQueue({ location: directory });
+    const other = openQueue({ location: directory, name: "other" });
     await other.put("a job");
     const job = await other.get();
     const error = await rejection(queue.vacuum());
@@ -56,15 +56,15 @@ describe("vacuum", () => {
     await job.nack();
     await queue.vacuum();
     // A lease that has run out holds nobody.
-    await openQueue({ directory, name: "other", leaseMs: 300 }).get();
+    await openQueue({ location: directory, name: "other", leaseMs: 300 }).get();
     await until(async () => (await rejection(queue.vacuum().then(() => Promise.reject("done")))) === "done");
   });
 
   test("lets others wait meanwhile, and those who write wait no longer than it takes", async () => {
     const directory = tempDirectory();
     await holey(directory);
-    const queue = openQueue({ directory });
-    const other = openQueue({ directory, name: "other" });
+    const queue = openQueue({ location: directory });
+    const other = openQueue({ location: directory, name: "other" });
     const vacuuming = queue.vacuum();
     const puts = Promise.all(Array.from({ length: 50 }, (_, index) => other.put(index)));
     await Promise.all([vacuuming, puts]);
@@ -78,7 +78,7 @@ describe("vacuum", () => {
 
   test("waits for the lock", async () => {
     const directory = tempDirectory();
-    const queue = openQueue({ directory });
+    const queue = openQueue({ location: directory });
     await queue.put("a job");
     const unlock = lockDatabase(directory);
     let done = false;
@@ -93,7 +93,7 @@ describe("vacuum", () => {
 
   test("ends when the queue is closed, while it waits for the lock", async () => {
     const directory = tempDirectory();
-    const queue = openQueue({ directory });
+    const queue = openQueue({ location: directory });
     await queue.put("a job");
     const unlock = lockDatabase(directory);
     const failing = rejection(queue.vacuum());
@@ -109,7 +109,7 @@ describe("vacuum", () => {
     database.exec("PRAGMA journal_mode = WAL");
     database.exec("CREATE TABLE other (text)");
     database.close();
-    const queue = openQueue({ directory });
+    const queue = openQueue({ location: directory });
     await queue.put("a job");
     expect(select(directory, "PRAGMA auto_vacuum")).toEqual([{ auto_vacuum: 0 }]);
     await queue.vacuum();

@@ -40,7 +40,7 @@ describe("this version and the previous one on one file", () => {
     expect(columnsOf(directory)).not.toContainEqual(ADDED);
 
     // The new version comes in while the old one writes.
-    const queue = openQueue<string>({ directory });
+    const queue = openQueue<string>({ location: directory });
     const put: string[] = [];
     const done: string[] = [];
     const worker = new Worker(queue, (job: Job<string>) => void done.push(job.data), { concurrency: 4 });
@@ -74,7 +74,7 @@ describe("this version and the previous one on one file", () => {
       message.context = "trace";
     });
     const claims = listenToAll("localqueue:claim");
-    const queue = openQueue({ directory });
+    const queue = openQueue({ location: directory });
     await ask(old, "put", "from the old one");
     const job = await queue.get();
     await queue.put("from the new one");
@@ -94,7 +94,7 @@ describe("this version and the previous one on one file", () => {
 
   test("can go back: the previous version works alone on a file that this one made, and then this one again", async () => {
     const directory = tempDirectory();
-    const first = openQueue({ directory });
+    const first = openQueue({ location: directory });
     await first.put("of this version");
     await first.close();
     const old = await previousVersion(directory);
@@ -103,7 +103,7 @@ describe("this version and the previous one on one file", () => {
     expect(await ask(old, "ack", held)).toBe(1);
     await ask(old, "put", "of the previous version");
     await old.end();
-    const again = openQueue({ directory });
+    const again = openQueue({ location: directory });
     expect((await again.get()).data).toBe("of the previous version");
     expect(await again.stats()).toEqual({ ready: 0, processing: 1, acked: 1, failed: 0 });
     expect(faultsOf(directory)).toEqual([]);
@@ -112,7 +112,7 @@ describe("this version and the previous one on one file", () => {
 
 test("what a later version may add to the file is left alone, and in nobody's way", async () => {
   const directory = tempDirectory();
-  const queue = openQueue({ directory });
+  const queue = openQueue({ location: directory });
   await queue.put("before");
   const later = openDatabase(directory);
   later.exec(`
@@ -124,7 +124,7 @@ test("what a later version may add to the file is left alone, and in nobody's wa
     UPDATE messages SET later_number = 8, later_text = 'kept';
     INSERT INTO localqueue_later VALUES (1, 'kept')`);
   later.close();
-  for (const process of [queue, openQueue({ directory })]) {
+  for (const process of [queue, openQueue({ location: directory })]) {
     await process.put("after");
     await (await process.get()).nack();
     await (await process.get()).release();
@@ -147,7 +147,7 @@ test("all of the previous layout is still there, and the columns that came since
   const previous = tempDirectory();
   await (await previousVersion(previous)).end();
   const current = tempDirectory();
-  await openQueue({ directory: current }).stats();
+  await openQueue({ location: current }).stats();
   for (const table of ["messages", "localqueue_counts"]) {
     const before = columnsOf(previous, table);
     const now = columnsOf(current, table);

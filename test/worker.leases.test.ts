@@ -1,8 +1,8 @@
 import { LeaseExpiredError, Worker } from "localqueue";
 import { describe, expect, test } from "vitest";
 import { steal } from "./support/database.ts";
+import { tempLocation } from "./support/location.ts";
 import { openQueue } from "./support/queue.ts";
-import { tempDirectory } from "./support/temp.ts";
 import { until } from "./support/until.ts";
 import { drained, listenTo, start } from "./support/worker.ts";
 
@@ -12,8 +12,8 @@ describe("a handler that settles its job itself", () => {
       ["waiting for it", (job: { [V in typeof verb]: () => Promise<void> }) => job[verb]()],
       ["without waiting", (job: { [V in typeof verb]: () => Promise<void> }) => void job[verb]()],
     ] as const) {
-      const directory = tempDirectory();
-      const queue = openQueue<string>({ directory });
+      const location = tempLocation();
+      const queue = openQueue<string>({ location });
       await queue.put(how);
       const worker = new Worker(queue, act);
       const told = listenTo(worker);
@@ -67,14 +67,14 @@ describe("a handler that settles its job itself", () => {
 
 describe("a lease that is lost while the handler runs", () => {
   test("aborts the signal, and the result is dropped", async () => {
-    const directory = tempDirectory();
-    const queue = openQueue<string>({ directory, leaseMs: 300 });
+    const location = tempLocation();
+    const queue = openQueue<string>({ location, leaseMs: 300 });
     await queue.put("x");
     let reason: unknown;
     const worker = new Worker(
       queue,
       async (job, { signal }) => {
-        steal(directory, job.id);
+        steal(location, job.id);
         await until(() => signal.aborted);
         reason = signal.reason;
       },
@@ -88,10 +88,10 @@ describe("a lease that is lost while the handler runs", () => {
   });
 
   test("to another process that settled the job is noticed when it is settled again", async () => {
-    const directory = tempDirectory();
-    const queue = openQueue<string>({ directory });
+    const location = tempLocation();
+    const queue = openQueue<string>({ location });
     await queue.put("x");
-    const worker = new Worker(queue, (job) => openQueue({ directory }).ack(job));
+    const worker = new Worker(queue, (job) => openQueue({ location }).ack(job));
     const told = listenTo(worker);
     expect(await worker.runOnce()).toBe(true);
     expect(told).toEqual([["lease:lost", "x"]]);

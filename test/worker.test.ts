@@ -3,8 +3,8 @@ import { Reject, Retry, RetryPolicy, Worker } from "localqueue";
 import { describe, expect, test } from "vitest";
 import { readRow } from "./support/database.ts";
 import { thenable, throwing } from "./support/hostile.ts";
+import { tempLocation } from "./support/location.ts";
 import { openQueue } from "./support/queue.ts";
-import { tempDirectory } from "./support/temp.ts";
 import { until } from "./support/until.ts";
 import { collectWarnings, drained, gate, listenTo, start } from "./support/worker.ts";
 
@@ -49,8 +49,8 @@ describe("a handler", () => {
   });
 
   test("that throws has its job delivered again, after the delay of the policy", async () => {
-    const directory = tempDirectory();
-    const queue = openQueue<string>({ directory });
+    const location = tempLocation();
+    const queue = openQueue<string>({ location });
     await queue.put("x");
     const boom = new TypeError("boom");
     const times: number[] = [];
@@ -59,7 +59,7 @@ describe("a handler", () => {
       (job) => {
         times.push(performance.now());
         if (job.attempt < 3) throw boom;
-        expect(readRow(directory, job.id)["last_error"]).toBe("TypeError: boom");
+        expect(readRow(location, job.id)["last_error"]).toBe("TypeError: boom");
       },
       { retry: RetryPolicy.fixed(100) },
     );
@@ -77,8 +77,8 @@ describe("a handler", () => {
   });
 
   test("that throws at the last allowed delivery leaves a dead letter", async () => {
-    const directory = tempDirectory();
-    const queue = openQueue<string>({ directory, maxRetries: 1 });
+    const location = tempLocation();
+    const queue = openQueue<string>({ location, maxRetries: 1 });
     const { id } = await queue.put("x");
     const boom = new Error("boom");
     const worker = new Worker(queue, () => Promise.reject(boom), { retry: immediately });
@@ -89,7 +89,7 @@ describe("a handler", () => {
       ["job:retried", "x", boom, 0],
       ["job:failed", "x", boom, "retries_exhausted"],
     ]);
-    expect(readRow(directory, id)).toMatchObject({
+    expect(readRow(location, id)).toMatchObject({
       failure_reason: "retries_exhausted",
       last_error: "Error: boom",
       attempts: 2,
@@ -132,8 +132,8 @@ describe("a handler", () => {
   });
 
   test("is never run by two workers for the same delivery", async () => {
-    const directory = tempDirectory();
-    const queues = [openQueue<number>({ directory }), openQueue<number>({ directory })] as const;
+    const location = tempLocation();
+    const queues = [openQueue<number>({ location }), openQueue<number>({ location })] as const;
     await queues[0].putMany(Array.from({ length: 300 }, (_, n) => n));
     const seen: number[] = [];
     for (const queue of queues) void start(new Worker(queue, (job) => void seen.push(job.data), { concurrency: 4 }));
@@ -181,19 +181,19 @@ describe("a job that no retry can help", () => {
     ["of a permanent class", new InvalidAddress("no @"), "InvalidAddress: no @"],
     ["of a subclass", new UnknownDomain("no such domain"), "UnknownDomain: no such domain"],
   ])("is one whose handler throws an error %s", async (_, thrown, lastError) => {
-    const directory = tempDirectory();
-    const queue = openQueue<string>({ directory });
+    const location = tempLocation();
+    const queue = openQueue<string>({ location });
     const { id } = await queue.put("x");
     const worker = new Worker(queue, () => Promise.reject(thrown), { permanentErrors: [TypeError, InvalidAddress] });
     const told = listenTo(worker);
     await worker.runOnce();
     expect(told).toEqual([["job:failed", "x", thrown, "permanent_handler_error"]]);
-    expect(readRow(directory, id)).toMatchObject({ failure_reason: "permanent_handler_error", last_error: lastError });
+    expect(readRow(location, id)).toMatchObject({ failure_reason: "permanent_handler_error", last_error: lastError });
   });
 
   test("is one that the handler rejects", async () => {
-    const directory = tempDirectory();
-    const queue = openQueue<string>({ directory });
+    const location = tempLocation();
+    const queue = openQueue<string>({ location });
     const { id } = await queue.put("x");
     const reject = new Reject("no such address", { category: "address" });
     const worker = new Worker(queue, () => {
@@ -202,7 +202,7 @@ describe("a job that no retry can help", () => {
     const told = listenTo(worker);
     await worker.runOnce();
     expect(told).toEqual([["job:failed", "x", reject, "rejected"]]);
-    expect(readRow(directory, id)).toMatchObject({
+    expect(readRow(location, id)).toMatchObject({
       failure_reason: "rejected",
       failure_category: "address",
       last_error: "Reject: no such address",
@@ -226,17 +226,17 @@ describe("a job that no retry can help", () => {
 
 describe("a handler that asks for a retry", () => {
   test("gets the delay that it asks for, even none", async () => {
-    const directory = tempDirectory();
-    const queue = openQueue<string>({ directory });
+    const location = tempLocation();
+    const queue = openQueue<string>({ location });
     const { id } = await queue.put("x");
     const worker = new Worker(queue, (job) => {
       throw job.attempt === 1 ? new Retry({ delayMs: 0, reason: "rate limited" }) : new Retry({ delayMs: 60_000 });
     });
     const told = listenTo(worker);
     await worker.runOnce();
-    expect(readRow(directory, id)["last_error"]).toBe("Retry: rate limited");
+    expect(readRow(location, id)["last_error"]).toBe("Retry: rate limited");
     await worker.runOnce();
-    expect(readRow(directory, id)["last_error"]).toBe("Retry");
+    expect(readRow(location, id)["last_error"]).toBe("Retry");
     expect(told.map(([name, , , delayMs]) => [name, delayMs])).toEqual([
       ["job:retried", 0],
       ["job:retried", 60_000],
@@ -362,10 +362,10 @@ describe("runOnce", () => {
 
 describe("a payload that cannot be decoded", () => {
   test("becomes a dead letter and is reported; the worker goes on to the next job", async () => {
-    const directory = tempDirectory();
+    const location = tempLocation();
     const raw = { encode: (text: string) => Buffer.from(text), decode: String };
-    await openQueue<string>({ directory, serializer: raw }).putMany(["{secret", '"good"']);
-    const queue = openQueue<string>({ directory });
+    await openQueue<string>({ location, serializer: raw }).putMany(["{secret", '"good"']);
+    const queue = openQueue<string>({ location });
     const worker = new Worker(queue, () => {});
     const told = listenTo(worker);
     expect(await worker.runOnce()).toBe(true);
@@ -374,7 +374,7 @@ describe("a payload that cannot be decoded", () => {
       code: "PAYLOAD",
       message: "Job 1 cannot be decoded: it becomes a dead letter",
     });
-    expect(readRow(directory, 1)["failure_reason"]).toBe("undecodable_payload");
+    expect(readRow(location, 1)["failure_reason"]).toBe("undecodable_payload");
   });
 });
 

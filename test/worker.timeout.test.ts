@@ -1,8 +1,8 @@
 import { RetryPolicy, Worker } from "localqueue";
 import { describe, expect, test } from "vitest";
 import { readRow } from "./support/database.ts";
+import { tempLocation } from "./support/location.ts";
 import { openQueue } from "./support/queue.ts";
-import { tempDirectory } from "./support/temp.ts";
 import { until } from "./support/until.ts";
 import { drained, gate, listenTo, start } from "./support/worker.ts";
 
@@ -19,8 +19,8 @@ describe("a handler with a time-out", () => {
   });
 
   test("is aborted in time; its delivery failed, whatever it returns then", async () => {
-    const directory = tempDirectory();
-    const queue = openQueue<string>({ directory });
+    const location = tempLocation();
+    const queue = openQueue<string>({ location });
     const { id } = await queue.put("x");
     let reason: unknown;
     const worker = new Worker(
@@ -38,7 +38,7 @@ describe("a handler with a time-out", () => {
     expect(performance.now() - started).toBeGreaterThan(95);
     expect(reason).toEqual(timeout);
     expect(told).toEqual([["job:retried", "x", timeout, 60_000]]);
-    expect(readRow(directory, id)["last_error"]).toBe("TimeoutError: The handler ran longer than 100 ms");
+    expect(readRow(location, id)["last_error"]).toBe("TimeoutError: The handler ran longer than 100 ms");
   });
 
   test("is not excused by what it throws then", async () => {
@@ -59,8 +59,8 @@ describe("a handler with a time-out", () => {
   });
 
   test("leaves a dead letter with a reason of its own after the last delivery", async () => {
-    const directory = tempDirectory();
-    const queue = openQueue<string>({ directory, maxRetries: 1 });
+    const location = tempLocation();
+    const queue = openQueue<string>({ location, maxRetries: 1 });
     const { id } = await queue.put("x");
     const worker = new Worker(queue, (_, { signal }) => until(() => signal.aborted), {
       timeoutMs: 100,
@@ -70,7 +70,7 @@ describe("a handler with a time-out", () => {
     void start(worker);
     await until(() => told.length === 2);
     expect(told[1]).toEqual(["job:failed", "x", timeout, "handler_timeout"]);
-    expect(readRow(directory, id)).toMatchObject({ failure_reason: "handler_timeout", attempts: 2 });
+    expect(readRow(location, id)).toMatchObject({ failure_reason: "handler_timeout", attempts: 2 });
   });
 
   test("keeps its lease until it settles", async () => {

@@ -11,7 +11,7 @@ import { PythonBus } from "./support/python-bus.ts";
 test("two processes of each language share a subscription: each event is handled once, by one of them", async () => {
   const directory = tempDirectory();
   const events = 200;
-  const bus = openBus({ directory, topology: new BusTopology({ work: [Task] }) });
+  const bus = openBus({ location: directory, topology: new BusTopology({ work: [Task] }) });
   const nodes = [1, 2].map(
     () => new Program("bus.mjs", { location: directory, routes: { work: ["task"] }, runs: ["work"] }),
   );
@@ -38,7 +38,7 @@ test("an event whose Python process was killed is handled here when its lease en
   const directory = tempDirectory();
   const options = { routes: { work: ["task"] }, delivery: { lease_seconds: 0.3 } };
   const topology = new BusTopology({ work: [Task] });
-  const bus = openBus({ directory, topology, leaseMs: 300 });
+  const bus = openBus({ location: directory, topology, leaseMs: 300 });
   await bus.dispatch(Task({ n: 1, does: { kill: true, until: 1 } }));
   const victim = new PythonBus(directory, options);
   victim.run(["work"]).catch(() => {});
@@ -57,7 +57,7 @@ test("an event whose Python process was killed is handled here when its lease en
   const handled = await new PythonBus(location, options).run(["work"], { idle_timeout: 1 });
   expect(handled.map(({ attempt }) => attempt)).toEqual([2]);
   // What Python did alone is counted as soon as the file is opened here.
-  const again = openBus({ directory: location, topology });
+  const again = openBus({ location, topology });
   expect(await again.subscription("work").stats()).toEqual({ ready: 0, processing: 0, acked: 1, failed: 0 });
   expect([...faultsOf(directory), ...faultsOf(location)]).toEqual([]);
 });

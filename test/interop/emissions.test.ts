@@ -11,7 +11,7 @@ const topology = new BusTopology({ here: [Task], there: [OrderPaid], also: [Orde
 
 function open() {
   const directory = tempDirectory();
-  return { directory, bus: openBus({ directory, topology }), python: new PythonBus(directory, { routes }) };
+  return { directory, bus: openBus({ location: directory, topology }), python: new PythonBus(directory, { routes }) };
 }
 
 /** What is stored of the lineage in a subscription. */
@@ -23,7 +23,7 @@ function lineageIn(directory: string, subscription: string): object[] {
 test("what goes to and fro between handlers of both languages goes back to where it began, link by link", async () => {
   const directory = tempDirectory();
   const python = new PythonBus(directory, { routes: { python: ["task"], node: ["order.paid"] } });
-  const bus = openBus({ directory, topology: new BusTopology({ python: [Task], node: [OrderPaid] }) });
+  const bus = openBus({ location: directory, topology: new BusTopology({ python: [Task], node: [OrderPaid] }) });
   const rounds = 3;
   /** Python emits an order for each task, and we a task for each order. */
   const task = (n: number): { n: number; does: Does } => {

@@ -26,7 +26,7 @@ const topology = new BusTopology({
 });
 
 function open(directory = tempDirectory()) {
-  return { directory, bus: openBus({ directory, topology }), python: new PythonBus(directory, { routes }) };
+  return { directory, bus: openBus({ location: directory, topology }), python: new PythonBus(directory, { routes }) };
 }
 
 test("an event that Python dispatched is handled here, as it was", async () => {
@@ -110,7 +110,7 @@ test("both languages store the same envelope", async () => {
       event_created_at: createdAt.toISOString(),
     });
     const other = tempDirectory();
-    await openBus({ directory: other, topology }).dispatch(OrderPaid(data, options));
+    await openBus({ location: other, topology }).dispatch(OrderPaid(data, options));
     const [ours] = storedIn(other, "email");
     expect(JSON.stringify(ours)).toBe(JSON.stringify(JSON.parse(theirs)));
   }
@@ -209,7 +209,7 @@ test("a float that is a whole number is an integer here: the events of both lang
 test("an integer beyond 2^53 arrives here rounded, and is handed on as it was", async () => {
   const { bus, python, directory } = open();
   await python.dispatchText("anything", '{"tenant": "t", "key": "k", "big": 9007199254740993}');
-  const others = openBus({ directory, name: "others", topology: new BusTopology({ copies: ["*"] }) });
+  const others = openBus({ location: directory, name: "others", topology: new BusTopology({ copies: ["*"] }) });
   const got: unknown[] = [];
   bus
     .subscription("math")

@@ -16,7 +16,7 @@ const topology = new BusTopology({ work: [Task], email: [OrderPaid], audit: [Any
 
 function open() {
   const directory = tempDirectory();
-  const bus = openBus({ directory, topology });
+  const bus = openBus({ location: directory, topology });
   bus.on("event:failed", () => {});
   return { directory, bus, python: new PythonBus(directory, { routes }) };
 }
@@ -101,7 +101,7 @@ test("a dead letter of ours is a failure of the execution, and a replay opens th
   expect(isComplete(directory)).toBe(true);
 
   await bus.close(); // so that nobody handles it at once
-  const other = openBus({ directory, topology });
+  const other = openBus({ location: directory, topology });
   expect(await other.subscription("work").retryFailed({})).toBe(1);
   expect(isComplete(directory)).toBe(false);
   const again = python.execute(tasks(3), "people");
@@ -228,10 +228,10 @@ test("a checkpoint of Python stays where it is while we work in its file", async
   await bus.run(IDLE);
   await until(async () => (await work.purge({ olderThanMs: 0 })) > 0);
   await bus.close();
-  await openQueue({ directory }).vacuum();
+  await openQueue({ location: directory }).vacuum();
   expect(await python.call("inspect", "people")).toEqual(checkpoint);
   expect(await python.ingest(tasks(5), "people", { batch_size: 2 })).toMatchObject({ items_read: 3 });
-  const again = openBus({ directory, topology });
+  const again = openBus({ location: directory, topology });
   again.subscription("work").handler(Task, ({ data }) => void handled.push(data.n));
   await again.run(IDLE);
   expect(handled).toEqual([0, 1, 2, 3, 4]);

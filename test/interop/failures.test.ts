@@ -12,7 +12,7 @@ const topology = new BusTopology({ work: [Task], other: ["only.python", "only.no
 
 function open(max_retries = 0) {
   const directory = tempDirectory();
-  const bus = openBus({ directory, topology, maxRetries: max_retries });
+  const bus = openBus({ location: directory, topology, maxRetries: max_retries });
   bus.on("event:failed", () => {});
   bus.on("error", () => {});
   return { directory, bus, python: new PythonBus(directory, { routes, delivery: { max_retries } }) };
@@ -160,7 +160,7 @@ test("a retry policy of either language replaces the budget that the other one w
 test("a type that only Python knows is left to Python, for a while", async () => {
   const { python, directory } = open();
   await python.dispatch("only.python", { n: 1 });
-  const bus = openBus({ directory, topology: new BusTopology({ other: [Unheard] }) });
+  const bus = openBus({ location: directory, topology: new BusTopology({ other: [Unheard] }) });
   const told: string[] = [];
   bus.on("error", ({ error }) => told.push(String(error)));
   const other = bus.subscription("other").handler(Unheard, () => {});
@@ -177,7 +177,7 @@ test("a type that only we know is a dead letter in Python at once, which can be 
   await python.run(["other"]);
   const expected: Partial<PythonFailedDelivery> = { reason: "unknown_event_type", type: "only.node", attempts: 1 };
   expect(await python.listFailed("other")).toMatchObject([expected]);
-  const mine = openBus({ directory, topology: new BusTopology({ other: [Unheard] }) });
+  const mine = openBus({ location: directory, topology: new BusTopology({ other: [Unheard] }) });
   const got: unknown[] = [];
   const other = mine.subscription("other").handler(Unheard, ({ data }) => void got.push(data));
   expect(await other.retryFailed({ reason: "unknown_event_type" })).toBe(1);
@@ -188,7 +188,7 @@ test("a type that only we know is a dead letter in Python at once, which can be 
 test("a type that a Python process has no handler for is a dead letter at once, even if others handle it", async () => {
   const directory = tempDirectory();
   const python = new PythonBus(directory, { routes: { work: ["task", "order.paid"] } });
-  const bus = openBus({ directory, topology: new BusTopology({ work: [Task, OrderPaid] }) });
+  const bus = openBus({ location: directory, topology: new BusTopology({ work: [Task, OrderPaid] }) });
   await bus.dispatch(OrderPaid({ order_id: "A-7", cents: 1 }));
   await python.run(["work"], { types: ["task"] });
   const got: unknown[] = [];

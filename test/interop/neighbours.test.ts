@@ -10,7 +10,7 @@ import { sharedDirectory } from "./support/sides.ts";
 describe("the counts are right", () => {
   test("at once after everything that Python does, also when it opens a file that we have open", async () => {
     const directory = sharedDirectory();
-    const queue = openQueue({ directory });
+    const queue = openQueue({ location: directory });
     await queue.putMany([1, 2, 3, 4]);
     const python = new PythonQueue(directory, { max_retries: 0 });
     const first = await python.get({ timeout: 5 });
@@ -34,7 +34,7 @@ describe("the counts are right", () => {
 
   test("also in queues whose names only Python allows", async () => {
     const directory = sharedDirectory();
-    const queue = openQueue({ directory });
+    const queue = openQueue({ location: directory });
     await queue.put("mine");
     for (const name of ["", "x".repeat(1000), "__bus__:app", "__bus__:app:mail:more", "ä 😀\n\0'\""]) {
       const python = new PythonQueue(directory, { name });
@@ -52,7 +52,7 @@ describe("the counts are right", () => {
 test("jobIds and errors that only Python allows are delivered and listed here", async () => {
   const directory = sharedDirectory();
   const python = new PythonQueue(directory);
-  const queue = openQueue({ directory });
+  const queue = openQueue({ location: directory });
   for (const jobId of ["", "x".repeat(10_000), " ", "a\0b", "😀"]) {
     const id = await python.put("job", { job_id: jobId });
     const job = await queue.get({ timeoutMs: 5000 });
@@ -68,7 +68,7 @@ test("a number of retries that JavaScript cannot count is no obstacle", async ()
   const directory = sharedDirectory();
   const python = new PythonQueue(directory, { max_retries: 2 ** 62 });
   const id = await python.put("for ever");
-  const queue = openQueue({ directory });
+  const queue = openQueue({ location: directory });
   const job = await queue.get({ timeoutMs: 5000 });
   expect(job).toMatchObject({ id, attempt: 1 });
   await queue.nack(job);
@@ -77,7 +77,7 @@ test("a number of retries that JavaScript cannot count is no obstacle", async ()
 
 test("what is put here for later, Python is given when it is due, and not before", async () => {
   const directory = sharedDirectory();
-  const queue = openQueue({ directory });
+  const queue = openQueue({ location: directory });
   const python = new PythonQueue(directory);
   const start = Date.now();
   const { id } = await queue.put("later", { delayMs: 4000 });
@@ -110,7 +110,7 @@ test("the longest delay that Python allows is left alone", async () => {
   const python = new PythonQueue(directory);
   const id = await python.put("in the year 287396");
   await python.call("nack", await python.get({ timeout: 5 }), { delay: 9_007_199_254_740 });
-  const queue = openQueue({ directory });
+  const queue = openQueue({ location: directory });
   const next = await queue.put("now");
   expect(await queue.get({ timeoutMs: 5000 })).toMatchObject({ id: next.id });
   await expect(queue.getNowait()).rejects.toMatchObject({ code: "EMPTY" });
@@ -121,7 +121,7 @@ test("the longest delay that Python allows is left alone", async () => {
 describe("while somebody else holds the lock for a second,", () => {
   test("puts of both wait for it", async () => {
     const directory = sharedDirectory();
-    const queue = openQueue({ directory });
+    const queue = openQueue({ location: directory });
     const python = new PythonQueue(directory);
     // An object of Python's does one put at a time.
     const impatient = new PythonQueue(directory);
@@ -152,7 +152,7 @@ describe("while somebody else holds the lock for a second,", () => {
 
 test("an engine of ours that is never idle lets Python have its turn", async () => {
   const directory = sharedDirectory();
-  const queue = openQueue({ directory });
+  const queue = openQueue({ location: directory });
   const python = new PythonQueue(directory, { name: "other" });
   await python.stats();
   const batch = Array.from({ length: 1000 }, (_, i) => i);
@@ -172,7 +172,7 @@ test("an engine of ours that is never idle lets Python have its turn", async () 
 
 test("whoever waits here for a job is woken by a put of Python, not by the clock", async () => {
   const directory = sharedDirectory();
-  const queue = openQueue({ directory });
+  const queue = openQueue({ location: directory });
   const python = new PythonQueue(directory);
   await python.stats();
   const delays: number[] = [];
@@ -190,7 +190,7 @@ test("whoever waits here for a job is woken by a put of Python, not by the clock
 
 test("claims of both go by the id, whoever put the job", async () => {
   const directory = sharedDirectory();
-  const queue = openQueue({ directory });
+  const queue = openQueue({ location: directory });
   const python = new PythonQueue(directory);
   await Promise.all(Array.from({ length: 100 }, (_, i) => (i % 2 === 0 ? queue.put(i) : python.put(i))));
   const claimed: number[] = [];

@@ -27,7 +27,7 @@ for (const version of VERSIONS) {
       const input = { location: directory, pydantic: packages() };
       const python = (more: object) =>
         new Program("../interop/python/old_bus.py", { ...input, ...more }, { interpreter: interpreterOf(version) });
-      const bus = openBus({ directory, topology: new BusTopology({ work: [Task] }) });
+      const bus = openBus({ location: directory, topology: new BusTopology({ work: [Task] }) });
       const work = bus.subscription("work");
       if (!pythonIsFirst) await work.stats();
 

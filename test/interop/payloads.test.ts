@@ -157,6 +157,6 @@ function both(forPython = false): { queue: ReturnType<typeof openQueue>; python:
   const directory = sharedDirectory();
   const python = new PythonQueue(directory);
   onTestFinished(() => python.kill());
-  const queue = openQueue({ directory, ...(forPython && { serializer: pythonJsonSerializer }) });
+  const queue = openQueue({ location: directory, ...(forPython && { serializer: pythonJsonSerializer }) });
   return { queue, python };
 }

@@ -27,7 +27,7 @@ describe.each(INSTALLED)("a file that Python %s made", (version) => {
     const directory = sharedDirectory();
     const python = new PythonQueue(directory, {}, version);
     const { acked, failed, held, delayed, ready } = await fill(python);
-    const queue = openQueue({ directory });
+    const queue = openQueue({ location: directory });
     const counts = { ready: 2, processing: 1, acked: 1, failed: 1 };
     expect(await queue.stats()).toEqual(counts);
     expect(await python.stats()).toEqual(counts);
@@ -64,7 +64,7 @@ describe.each(INSTALLED)("a file that Python %s made", (version) => {
     const directory = sharedDirectory();
     const python = new PythonQueue(directory, {}, version);
     await fill(python);
-    const queues = Array.from({ length: 2 }, () => openQueue({ directory }));
+    const queues = Array.from({ length: 2 }, () => openQueue({ location: directory }));
     const pythons = Array.from({ length: 2 }, () => new PythonQueue(directory));
     const [first, ...others] = await Promise.all([...queues, ...pythons].map((queue) => queue.stats()));
     expect(first).toEqual({ ready: 2, processing: 1, acked: 1, failed: 1 });
@@ -76,7 +76,7 @@ describe.each(INSTALLED)("a file that Python %s made", (version) => {
 describe.each(INSTALLED)("Python %s", (version) => {
   test("works in a file that we made", async () => {
     const directory = sharedDirectory();
-    const queue = openQueue({ directory });
+    const queue = openQueue({ location: directory });
     await queue.putMany(["a", "b", "c", "d"]);
     await queue.put("known", { jobId: "known", delayMs: 3_600_000 });
     await queue.fail(await queue.get(), { lastError: "no", category: "test" });
@@ -120,7 +120,7 @@ test("the layout of a file is the same whoever made it, but for what we add", as
 
 test("Python checks, copies and compacts a file of ours, and both go on with the file and the copy", async () => {
   const directory = sharedDirectory();
-  const queue = openQueue({ directory });
+  const queue = openQueue({ location: directory });
   await queue.putMany(Array.from({ length: 500 }, (_, i) => ({ i, text: "x".repeat(1000) })));
   await queue.fail(await queue.get(), { lastError: "no" });
   const python = new PythonQueue(directory);
@@ -132,7 +132,7 @@ test("Python checks, copies and compacts a file of ours, and both go on with the
   const copy = path.join(tempDirectory(), "copy");
   const report = await python.call<{ verified: boolean }>("backup", copy);
   expect(report).toMatchObject({ verified: true, verification_messages: ["ok"] });
-  const restored = openQueue({ directory: copy });
+  const restored = openQueue({ location: copy });
   expect(await restored.stats()).toEqual({ ready: 499, processing: 0, acked: 0, failed: 1 });
   expect(await restored.get()).toMatchObject({ id: 2 });
 
@@ -153,7 +153,7 @@ test("Python checks, copies and compacts a file of ours, and both go on with the
 
 test("our vacuum leaves a file with which Python's open queue goes on", async () => {
   const directory = sharedDirectory();
-  const queue = openQueue({ directory });
+  const queue = openQueue({ location: directory });
   const python = new PythonQueue(directory);
   await python.put(1);
   await queue.vacuum();

@@ -10,7 +10,7 @@ const ERRORS = { refused: "never", failing: "again" };
 test("what a worker of Python gave up, or for good, is read here", async () => {
   const directory = sharedDirectory();
   const python = new PythonQueue(directory, { max_retries: 0 });
-  const queue = openQueue<string>({ directory });
+  const queue = openQueue<string>({ location: directory });
   for (const data of ["fine", "refused", "failing"]) await queue.put(data, { maxRetries: 0 });
   for (let i = 0; i < 3; i++) await until(() => python.call<boolean>("work_once", ERRORS));
   expect(await queue.stats()).toEqual({ ready: 0, processing: 0, acked: 1, failed: 2 });
@@ -25,7 +25,7 @@ test("what a worker of Python gave up, or for good, is read here", async () => {
 test("what a worker of ours gave up, or for good, is read in Python", async () => {
   const directory = sharedDirectory();
   const python = new PythonQueue(directory, { max_retries: 0 });
-  const queue = openQueue<string>({ directory });
+  const queue = openQueue<string>({ location: directory });
   for (const data of ["fine", "rejected", "permanent", "failing"]) await python.put(data);
   const handler = ({ data }: { data: string }): void => {
     if (data === "rejected") throw new Reject("no such page", { category: "gone" });
@@ -45,7 +45,7 @@ test("what a worker of ours gave up, or for good, is read in Python", async () =
 test("a job goes from worker to worker of both languages until one of them succeeds", async () => {
   const directory = sharedDirectory();
   const python = new PythonQueue(directory);
-  const queue = openQueue<string>({ directory });
+  const queue = openQueue<string>({ location: directory });
   const id = await python.put("failing");
   await until(() => python.call<boolean>("work_once", ERRORS));
   const attempts: number[] = [];
@@ -66,7 +66,7 @@ test("a job goes from worker to worker of both languages until one of them succe
 test("a lease that our worker renews keeps the job from Python for as long as the handler runs", async () => {
   const directory = sharedDirectory();
   const python = new PythonQueue(directory);
-  const queue = openQueue({ directory, leaseMs: 600 });
+  const queue = openQueue({ location: directory, leaseMs: 600 });
   await python.put("long");
   let started = false;
   let finish = (): void => {};
@@ -92,7 +92,7 @@ test("a lease that our worker renews keeps the job from Python for as long as th
 test("a retention of ours also removes what Python finished", async () => {
   const directory = sharedDirectory();
   const python = new PythonQueue(directory);
-  const queue = openQueue({ directory, retention: { ackedMs: 100, failedMs: 200 } });
+  const queue = openQueue({ location: directory, retention: { ackedMs: 100, failedMs: 200 } });
   for (const data of ["fine", "refused"]) {
     await python.put(data);
     await until(() => python.call<boolean>("work_once", ERRORS));

@@ -8,19 +8,19 @@ import {
 } from "../../dist/bus/index.js";
 import { openDatabase } from "./database.ts";
 import { select } from "./inspect.ts";
-import { tempDirectory } from "./temp.ts";
+import { tempLocation } from "./location.ts";
 
 export interface TestBusOptions<Context extends object> extends EventBusOptions<Context> {
   /** Default: one of the test's own. */
-  readonly directory?: string;
+  readonly location?: string;
 }
 
 /** A bus that is closed when the test is over. */
 export function openBus<Context extends object = object>({
-  directory = tempDirectory(),
+  location = tempLocation(),
   ...options
 }: TestBusOptions<Context>): EventBus<Context> {
-  const bus = new EventBus<Context>(directory, options);
+  const bus = new EventBus<Context>(location, options);
   onTestFinished(() => bus.close());
   return bus;
 }
@@ -54,25 +54,25 @@ export function listenToBus(bus: Pick<EventBus, "on">): BusTold {
 }
 
 /** Makes all deliveries that wait for their time due, as if that time had passed. */
-export function passTime(directory: string): void {
-  const database = openDatabase(directory);
+export function passTime(location: string): void {
+  const database = openDatabase(location);
   database.exec("PRAGMA busy_timeout = 5000");
   database.exec("UPDATE messages SET available_at = created_at WHERE status = 0 AND available_at > created_at");
   database.close();
 }
 
 /** What is stored of the deliveries of a subscription, as JSON. */
-export function storedIn(directory: string, subscription: string, bus = "default"): Record<string, unknown>[] {
-  const rows = select(directory, "SELECT queue, CAST(payload AS TEXT) AS text FROM messages ORDER BY id");
+export function storedIn(location: string, subscription: string, bus = "default"): Record<string, unknown>[] {
+  const rows = select(location, "SELECT queue, CAST(payload AS TEXT) AS text FROM messages ORDER BY id");
   return rows
     .filter(({ queue }) => queue === `__bus__:${bus}:${subscription}`)
     .map(({ text }) => JSON.parse(String(text)));
 }
 
 /** Which delivery led to which, as pairs of the data of their events. */
-export function edgesOf(directory: string): [parent: unknown, child: unknown][] {
+export function edgesOf(location: string): [parent: unknown, child: unknown][] {
   const rows = select(
-    directory,
+    location,
     `SELECT CAST(p.payload AS TEXT) AS parent, CAST(c.payload AS TEXT) AS child FROM event_bus_delivery_edges
       JOIN messages p ON p.id = parent_message_id JOIN messages c ON c.id = child_message_id
       ORDER BY parent_message_id, child_message_id`,
