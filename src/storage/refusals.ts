@@ -60,3 +60,16 @@ export function flooded(place: string, limit: number): StorageError {
     `More than ${most} MiB wait to be written to ${place}. Await earlier calls before making more.`,
   );
 }
+
+/** What a thread died of that never said a word: without its file, only another build of the program can help. */
+export function neverStarted(cause: unknown): unknown {
+  const { code } = (cause ?? {}) as { code?: unknown };
+  // What bundlers leave of `new Worker(new URL(…))` throws a TypeError, if not the missing file is noticed first.
+  if (!(cause instanceof TypeError) && code !== "MODULE_NOT_FOUND" && code !== "ERR_MODULE_NOT_FOUND") return cause;
+  return new StorageError(
+    "BAD_LOCATION",
+    "localqueue's storage thread could not be started, because the package was bundled or moved: its files thread.js " +
+      "and side.js are not beside its code. Keep localqueue external to the bundle.",
+    { cause },
+  );
+}

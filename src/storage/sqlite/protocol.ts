@@ -1,3 +1,4 @@
+import type { MessagePort } from "node:worker_threads";
 import type { StorageErrorCode, StorageOutcome } from "../../errors.ts";
 import type { JobState } from "../../state.ts";
 import type { WarningCode } from "../../warning.ts";
@@ -42,6 +43,13 @@ export const SIGNALS = 7;
 export const END = { no: 0, closing: 1, exiting: 2 } as const;
 
 export const WATCH = { off: 0, armed: 1, unavailable: 2 } as const;
+
+/** What every thread of ours gets, beside data of its own. */
+export interface ThreadData {
+  readonly directory: string;
+  readonly port: MessagePort;
+  readonly signals: Int32Array;
+}
 
 /** What the commands of one storage object have in common. */
 export interface Origin {

@@ -9,8 +9,8 @@ import { whileWorking } from "./leaving.ts";
 import { Lookout } from "./lookout.ts";
 import { KnownOrigins } from "./origins.ts";
 import { errorOnWire } from "./outbox.ts";
+import type { ThreadData } from "./protocol.ts";
 import { END, type FromEngine, SIGNAL, type WarningOnWire } from "./protocol.ts";
-import type { ThreadData } from "./storage-thread.ts";
 import { type PackedToEngine, packFromEngine, unpackToEngine } from "./wire.ts";
 
 /**
