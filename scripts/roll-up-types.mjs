@@ -4,7 +4,7 @@
 import { readFileSync, writeFileSync } from "node:fs";
 import { Extractor, ExtractorConfig } from "@microsoft/api-extractor";
 
-const ENTRIES = { index: "index", bus: "bus/index" };
+const ENTRIES = { index: "index", bus: "bus/index", postgres: "postgres" };
 
 const all = Object.values(ENTRIES).map((module) => `export * from "./${module}.js";\n`);
 writeFileSync("dist/all.d.ts", all.join(""));

@@ -60,6 +60,7 @@ export type {
   IntegrityProgress,
   IntegrityReport,
 } from "./storage/care.ts";
+export type { Location } from "./storage/location.ts";
 export type {
   EngineCounts,
   Enqueued,

@@ -55,14 +55,14 @@ import {
 import { encode, encodeAll, jsonSerializer, type Serializer } from "./serializer.ts";
 
 import type { BackupReport, IntegrityReport } from "./storage/care.ts";
-import { openStorage } from "./storage/location.ts";
+import { type Location, openStorage } from "./storage/location.ts";
 import type { Enqueued, Lease, QueueStats, Settlement, Storage } from "./storage/storage.ts";
 import { describeGiven } from "./thrown.ts";
 import { countdown } from "./timers.ts";
 
 /**
- * A durable queue of jobs in a directory, safe to use from any number of processes at the same time. The first
- * operation opens the database, and rejects with a `StorageError` if it cannot.
+ * A durable queue of jobs in a directory, or in a PostgreSQL database, safe to use from any number of processes at the
+ * same time. The first operation opens it, and rejects with a `StorageError` if it cannot.
  */
 export class SimpleQueue<T = unknown> {
   readonly #name: string;
@@ -77,8 +77,11 @@ export class SimpleQueue<T = unknown> {
   readonly #ending = new AbortController();
   #closed: Promise<void> | undefined;
 
-  /** `location` is a directory, as a path or a `file:` URL; it is created with its parents when it is first used. */
-  constructor(location: string | URL, options?: SimpleQueueOptions<T>) {
+  /**
+   * `location` is a directory, as a path or a `file:` URL, which is created with its parents when it is first used; or a
+   * PostgreSQL database, as a `postgres:` URL or by `postgres()` of `localqueue/postgres`.
+   */
+  constructor(location: string | URL | Location, options?: SimpleQueueOptions<T>) {
     const { name, leaseMs, maxRetries, fsync, serializer, maxPendingJobs, retention } = readQueueOptions(options);
     this.#name = name;
     this.#leaseMs = leaseMs;

@@ -1,7 +1,7 @@
 import { once } from "node:events";
 import { Worker } from "node:worker_threads";
 import { expect, test } from "vitest";
-import { monotonicMs, readClock } from "../dist/storage/sqlite/protocol.js";
+import { monotonicMs, readClock } from "../dist/storage/shared-clock.js";
 
 const program = `const { monotonicMs, setClockBy } = await import(process.env.PROTOCOL);
   const { parentPort, workerData } = await import("node:worker_threads");

@@ -1,7 +1,7 @@
 import { Emitter } from "../emitter.ts";
 import { QueueClosedError } from "../errors.ts";
 import { unknownName, wrongType } from "../options.ts";
-import { openStorage } from "../storage/location.ts";
+import { type Location, openStorage } from "../storage/location.ts";
 import type { Storage } from "../storage/storage.ts";
 import type { WorkerOptions } from "../worker-options.ts";
 import { type BusRunOptions, type EventBusOptions, readBusOptions, readBusRunOptions } from "./bus-options.ts";
@@ -35,8 +35,11 @@ export class EventBus<Context extends object = object> {
   /** Set by the last step: nothing more is dispatched. */
   #isOver = false;
 
-  /** `location` is a directory, as a path or a `file:` URL; it is created with its parents when it is first used. */
-  constructor(location: string | URL, options: EventBusOptions<Context>) {
+  /**
+   * `location` is a directory, as a path or a `file:` URL, which is created with its parents when it is first used; or a
+   * PostgreSQL database, as a `postgres:` URL or by `postgres()` of `localqueue/postgres`.
+   */
+  constructor(location: string | URL | Location, options: EventBusOptions<Context>) {
     const { name, topology, leaseMs, maxRetries, fsync, requireSubscribers, retention, createContext } =
       readBusOptions(options);
     this.#name = name;

@@ -1,6 +1,6 @@
 import { type Full, type OptionsReader, optional, optionsReader } from "../options.ts";
 import { BUS_PREFIX } from "../queue-options.ts";
-import { openStorage } from "../storage/location.ts";
+import { type Location, openStorage } from "../storage/location.ts";
 import type { QueueStats } from "../storage/storage.ts";
 import { namesIn, queueName } from "./queue-name.ts";
 import { busName } from "./topology.ts";
@@ -25,7 +25,7 @@ const readOptions: OptionsReader<Full<ListSubscriptionsOptions>> = optionsReader
  * Rejects with `StorageError`.
  */
 export async function listSubscriptions(
-  location: string | URL,
+  location: string | URL | Location,
   options?: ListSubscriptionsOptions,
 ): Promise<SubscriptionStats[]> {
   const { bus } = readOptions(options);
