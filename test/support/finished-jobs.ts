@@ -33,5 +33,7 @@ function addOnSqlite({ queue, rows, status }: Required<FinishedJobs>, at: number
 function addOnPostgres({ queue, rows, status }: Required<FinishedJobs>, at: number): string {
   return `INSERT INTO messages (${COLUMNS})
     SELECT '${queue}', decode(repeat('00', 100), 'hex'), ${status}, 1, 4, ${at},
-      CASE WHEN i % 10 = 0 THEN gen_random_uuid()::text END, ${at}, ${at} FROM generate_series(1, ${rows}) AS i`;
+      CASE WHEN i % 10 = 0 THEN gen_random_uuid()::text END, ${at}, ${at} FROM generate_series(1, ${rows}) AS i;
+    INSERT INTO counts (queue, acked, failed)
+      VALUES ('${queue}', ${status === 2 ? rows : 0}, ${status === 3 ? rows : 0})`;
 }

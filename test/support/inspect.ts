@@ -22,8 +22,11 @@ export function faultsOf(location: string): string[] {
   const faults = integrity.filter((text) => text !== "ok");
   const counted = select(
     location,
-    `SELECT queue, ready, processing, acked, failed FROM localqueue_counts
-      WHERE ready + processing + acked + failed <> 0 ORDER BY queue`,
+    onPostgres
+      ? `SELECT queue, sum(ready) AS ready, sum(processing) AS processing, sum(acked) AS acked, sum(failed) AS failed
+          FROM counts GROUP BY queue HAVING sum(ready + processing + acked + failed) <> 0 ORDER BY queue`
+      : `SELECT queue, ready, processing, acked, failed FROM localqueue_counts
+          WHERE ready + processing + acked + failed <> 0 ORDER BY queue`,
   );
   const real = select(
     location,
