@@ -1,12 +1,12 @@
 import path from "node:path";
 import { type Database, loadDriver, type Row } from "../../dist/storage/sqlite/driver.js";
-import { onPostgres } from "./location.ts";
+import { isOnPostgres } from "./location.ts";
 import { PostgresDatabase } from "./postgres-database.ts";
 import type { TestDatabase } from "./test-database.ts";
 
 /** A connection, to look at rows, or to be in the way; with the same SQLite library as the queue's own. */
 export function openDatabase(location: string): TestDatabase {
-  return onPostgres ? new PostgresDatabase(location) : openFile(location);
+  return isOnPostgres(location) ? new PostgresDatabase(location) : openFile(location);
 }
 
 export function openFile(directory: string): Database {
@@ -16,7 +16,7 @@ export function openFile(directory: string): Database {
 /** A connection that waits while somebody else is in the way. */
 export function openPatient(location: string): TestDatabase {
   const database = openDatabase(location);
-  if (!onPostgres) database.exec("PRAGMA busy_timeout = 5000"); // there everybody waits
+  if (!isOnPostgres(location)) database.exec("PRAGMA busy_timeout = 5000"); // there everybody waits
   return database;
 }
 
@@ -33,7 +33,7 @@ export function readRow(location: string, id: number): Row {
 /** Keeps everybody else from writing until the function that is returned is called. */
 export function lockDatabase(location: string): () => void {
   const database = openDatabase(location);
-  database.exec(onPostgres ? "BEGIN; LOCK TABLE messages IN SHARE ROW EXCLUSIVE MODE" : "BEGIN IMMEDIATE");
+  database.exec(isOnPostgres(location) ? "BEGIN; LOCK TABLE messages IN SHARE ROW EXCLUSIVE MODE" : "BEGIN IMMEDIATE");
   return () => {
     database.exec("COMMIT");
     database.close();
@@ -54,14 +54,14 @@ export function refuse(location: string, status: 1 | 2): () => void {
 
 /** The same for each new job with this payload. */
 export function refuseNew(location: string, payload: string): () => void {
-  const bytes = onPostgres ? `convert_to('${payload}', 'UTF8')` : `CAST('${payload}' AS BLOB)`;
+  const bytes = isOnPostgres(location) ? `convert_to('${payload}', 'UTF8')` : `CAST('${payload}' AS BLOB)`;
   return refuseWhere(location, "INSERT", `new.payload = ${bytes}`);
 }
 
 function refuseWhere(location: string, event: string, condition: string): () => void {
   const database = openDatabase(location);
   // As a disk that fails would.
-  const [make, remove] = onPostgres
+  const [make, remove] = isOnPostgres(location)
     ? [
         `CREATE FUNCTION fault() RETURNS trigger LANGUAGE plpgsql AS
           $$ BEGIN RAISE EXCEPTION 'a fault of the test' USING ERRCODE = 'io_error'; END $$;

@@ -1,5 +1,5 @@
 import { openDatabase } from "./database.ts";
-import { onPostgres } from "./location.ts";
+import { isOnPostgres } from "./location.ts";
 
 export interface FinishedJobs {
   readonly queue?: string;
@@ -14,7 +14,7 @@ const COLUMNS = "queue, payload, status, attempts, max_attempts, available_at, j
 export function addFinished(location: string, jobs: FinishedJobs): void {
   const database = openDatabase(location);
   const { queue = "default", rows, status = 2 } = jobs;
-  const add = onPostgres ? addOnPostgres : addOnSqlite;
+  const add = isOnPostgres(location) ? addOnPostgres : addOnSqlite;
   database.exec(add({ queue, rows, status }, Date.now() - 60_000));
   database.close();
 }

@@ -1,6 +1,6 @@
 import type { Row } from "../../dist/storage/sqlite/driver.js";
 import { openPatient } from "./database.ts";
-import { onPostgres } from "./location.ts";
+import { isOnPostgres } from "./location.ts";
 
 /** Looks into a database file with SQL, past the queue. */
 export function select(location: string, sql: string): Row[] {
@@ -16,13 +16,13 @@ const sumOf = (status: number): string => `sum(CASE WHEN status = ${status} THEN
 
 /** What is wrong with a database, apart from what is in the jobs: nothing, it is to be hoped. */
 export function faultsOf(location: string): string[] {
-  const integrity = onPostgres
+  const integrity = isOnPostgres(location)
     ? [] // the server's own business
     : select(location, "PRAGMA integrity_check").map((row) => String(row["integrity_check"]));
   const faults = integrity.filter((text) => text !== "ok");
   const counted = select(
     location,
-    onPostgres
+    isOnPostgres(location)
       ? `SELECT queue, sum(ready) AS ready, sum(processing) AS processing, sum(acked) AS acked, sum(failed) AS failed
           FROM counts GROUP BY queue HAVING sum(ready + processing + acked + failed) <> 0 ORDER BY queue`
       : `SELECT queue, ready, processing, acked, failed FROM localqueue_counts
