@@ -75,7 +75,6 @@ export class PostgresServer {
       max_connections: 300,
       shared_buffers: "64MB",
       fsync: "off",
-      synchronous_commit: "off",
       full_page_writes: "off",
       ...this.#options.settings,
       ...settings,
