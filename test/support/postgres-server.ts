@@ -145,7 +145,7 @@ export class PostgresServer {
 }
 
 /** The path of a program of PostgreSQL; Debian keeps those of the server off the PATH. */
-export function program(name: string): string {
+function program(name: string): string {
   const chosen = process.env["POSTGRES_BIN"];
   if (chosen !== undefined) return path.join(chosen, name);
   const onPath = (process.env["PATH"] ?? "").split(path.delimiter);
