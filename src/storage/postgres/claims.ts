@@ -330,7 +330,8 @@ function groupsOf(batch: readonly Waiter[]): Group[] {
 function share(waiters: readonly Waiter[], rows: readonly Row[]): Served[] {
   let next = 0;
   return waiters.map((waiter) => {
-    const own = rows.slice(next, (next += waiter.limit));
+    const own = rows.slice(next, next + waiter.limit);
+    next += waiter.limit;
     return { waiter, rows: own.map((row) => deliveryOf(row, waiter.origin.text)) };
   });
 }

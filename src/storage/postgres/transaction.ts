@@ -32,8 +32,11 @@ export class CommitLost extends Error {
   /** What the work gave, which holds if it was committed. */
   readonly result: unknown;
 
-  constructor(number: TransactionNumber | undefined, result: unknown, cause: unknown) {
-    super("the connection was lost at COMMIT", { cause });
+  constructor(
+    { number, result }: { readonly number: TransactionNumber | undefined; readonly result: unknown },
+    options: { readonly cause: unknown },
+  ) {
+    super("the connection was lost at COMMIT", options);
     this.number = number;
     this.result = result;
   }
@@ -107,7 +110,7 @@ export async function transact<T>(
   try {
     await session.client.query("COMMIT");
   } catch (error) {
-    if (isConnectionFailure(error)) throw new CommitLost(number, result, error);
+    if (isConnectionFailure(error)) throw new CommitLost({ number, result }, { cause: error });
     throw error;
   }
   return result;
