@@ -178,7 +178,7 @@ export class QueueClaims {
   ): Promise<{ served: Served[]; more: boolean; now: number; ended: boolean; promoted: boolean }> {
     const { queue, sql } = this.#options;
     const budget = batch[0]?.budget ?? null;
-    const stirring = transaction.query(sql.stir, [queue, budget, this.#headStarts.marginMs(queue)]);
+    const stirring = transaction.query(sql.stir, [queue, budget, this.#headStarts.of(queue)]);
     const groups = groupsOf(batch);
     const claiming = groups.map((group) => transaction.query(sql.claim, [queue, ...group.parameters]));
     const served: Served[] = [];

@@ -52,6 +52,7 @@ export class Crossed extends Verdict {}
 export class Transaction {
   readonly #session: Session;
   #sent = 0;
+  #failure: unknown;
 
   constructor(session: Session) {
     this.#session = session;
@@ -62,11 +63,18 @@ export class Transaction {
     return this.#sent;
   }
 
+  /** Why the first of the statements failed; those after it fail because of that. */
+  get failure(): unknown {
+    return this.#failure;
+  }
+
   query(text: string, values: readonly unknown[] = []): Promise<Row[]> {
     this.#sent++;
     const rows = query(this.#session.client, text, values);
-    // Of those that fail together, somebody waits for one.
-    rows.catch(() => {});
+    // Not everybody waits for what was sent behind a statement that fails.
+    rows.catch((error: unknown) => {
+      this.#failure ??= error;
+    });
     return rows;
   }
 
@@ -104,7 +112,7 @@ export async function transact<T>(
     number = (await early) ?? (transaction.sent > first + 1 ? await transaction.number() : undefined);
   } catch (error) {
     await undo(session, begun);
-    throw error;
+    throw transaction.failure ?? error;
   }
   committing();
   try {
