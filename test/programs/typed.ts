@@ -50,6 +50,7 @@ import {
   type ListOptions,
   LocalQueueError,
   type LocalQueueErrorCode,
+  type Location,
   type LongestRunning,
   type NackOptions,
   NoSubscribersError,
@@ -328,7 +329,8 @@ async function main(): Promise<void> {
   const code = explain(await queue.getNowait().catch((error: unknown) => error));
   const { to } = json.decode<Email>(forPython.encode({ to: "d@example.com" }));
 
-  const untyped = new SimpleQueue("./data");
+  const location: string | URL | Location = "./data";
+  const untyped = new SimpleQueue(location);
   same<typeof untyped, SimpleQueue<unknown>>();
   await untyped.close();
   process.stdout.write(JSON.stringify({ stats, code, to, refused }));
