@@ -20,7 +20,7 @@ export function locationOf(target: PostgresTarget): Location {
 
 /** The storage that a location stands for. Does no I/O: the first operation opens. */
 export function openStorage(location: string | URL | Location, settings: StorageSettings): Storage {
-  const place = read(location);
+  const place = placeOf(location);
   if (typeof place === "string") return openSqliteStorage(place, settings);
   return new DeferredStorage(async () => {
     const { openPostgresStorage } = await import("./postgres/postgres-storage.ts");
@@ -29,7 +29,7 @@ export function openStorage(location: string | URL | Location, settings: Storage
 }
 
 /** A directory, or a database of PostgreSQL. */
-function read(location: unknown): string | PostgresTarget {
+export function placeOf(location: unknown): string | PostgresTarget {
   const target = hiddenIn<PostgresTarget>(location, TARGET);
   if (target !== undefined) return target;
   const text = location instanceof URL ? location.href : location;
