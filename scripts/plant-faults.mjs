@@ -6,6 +6,7 @@ import { tmpdir } from "node:os";
 import path from "node:path";
 import { fileURLToPath } from "node:url";
 import { FAULTS } from "./reliability/faults.mjs";
+import { POSTGRES_FAULTS } from "./reliability/postgres-faults.mjs";
 
 const ROOT = fileURLToPath(new URL("..", import.meta.url));
 const COPIED = [
@@ -15,6 +16,7 @@ const COPIED = [
   "tsconfig.json",
   "tsconfig.build.json",
   "vitest.config.ts",
+  "vitest.postgres.config.ts",
   "vitest.reliability.config.ts",
 ];
 /** How much of a layer has to be enough. */
@@ -22,16 +24,19 @@ const ROUNDS = { model: "10", simulation: "100", scheduler: "10", kills: "1", po
 const LONGEST_MS = 5 * 60_000;
 
 const words = process.argv.slice(2);
-const chosen = FAULTS.filter(({ name }) => words.length === 0 || words.some((word) => name.includes(word)));
+const chosen = [...FAULTS, ...POSTGRES_FAULTS].filter(
+  ({ name }) => words.length === 0 || words.some((word) => name.includes(word)),
+);
 const copy = mkdtempSync(path.join(tmpdir(), "localqueue-planted-"));
 const rows = [];
 try {
   for (const part of COPIED) cpSync(path.join(ROOT, part), path.join(copy, part), { recursive: true });
   symlinkSync(path.join(ROOT, "node_modules"), path.join(copy, "node_modules"));
   build();
-  for (const by of new Set(chosen.flatMap((fault) => fault.by))) {
+  const judges = new Map(chosen.flatMap(({ by, on = "sqlite" }) => by.map((each) => [`${each} on ${on}`, [each, on]])));
+  for (const [name, [by, on]] of judges) {
     // What fails without a fault notices nothing.
-    if (existsSync(testFile(by)) && notices(by)) throw new Error(`${by} fails without any fault.`);
+    if (existsSync(testFile(by)) && notices(by, on)) throw new Error(`${name} fails without any fault.`);
   }
   for (const fault of chosen) rows.push({ ...fault, ...plant(fault) });
 } finally {
@@ -43,14 +48,14 @@ const survivors = rows.filter(({ caught }) => caught === undefined).length;
 print(`${rows.length - survivors} caught, ${survivors} survived`);
 process.exitCode = survivors === 0 && rows.length > 0 ? 0 : 1;
 
-function plant({ name, by, also, ...change }) {
+function plant({ name, by, on, also, ...change }) {
   const startedAt = performance.now();
   const changes = also === undefined ? [change] : [change, also];
   const originals = new Map(changes.map(({ file }) => [file, readFileSync(path.join(copy, file), "utf8")]));
   try {
     for (const each of changes) replaceOnce(name, each);
     build();
-    const caught = by.filter((each) => existsSync(testFile(each))).find(notices);
+    const caught = by.filter((each) => existsSync(testFile(each))).find((each) => notices(each, on));
     const seconds = Math.round((performance.now() - startedAt) / 1000);
     print(`${caught === undefined ? "SURVIVED" : `caught by ${caught}`}, ${seconds} s: ${name}`);
     return { caught, seconds };
@@ -79,8 +84,8 @@ function testFile(by) {
   return path.join(copy, "test", by.endsWith(".test.ts") ? by : path.join("reliability", `${by}.test.ts`));
 }
 
-function notices(by) {
-  const config = by.endsWith(".test.ts") ? "vitest.config.ts" : "vitest.reliability.config.ts";
+function notices(by, on) {
+  const config = on === "postgres" ? "vitest.postgres.config.ts" : configFor(by);
   const vitest = path.join(ROOT, "node_modules", "vitest", "vitest.mjs");
   const args = [vitest, "run", "--root", copy, "--config", path.join(copy, config), testFile(by)];
   const sizes = ROUNDS[by] === undefined ? {} : { RELIABILITY_SEED: "1", RELIABILITY_ROUNDS: ROUNDS[by] };
@@ -92,6 +97,10 @@ function notices(by) {
   });
   // One that hangs has noticed something, too.
   return status !== 0;
+}
+
+function configFor(by) {
+  return by.endsWith(".test.ts") ? "vitest.config.ts" : "vitest.reliability.config.ts";
 }
 
 function print(text) {

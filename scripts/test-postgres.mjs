@@ -1,6 +1,6 @@
 // Tests the built package on a PostgreSQL server of its own: npm run test:postgres [-- ARGUMENTS OF VITEST]
-// The server is Debian's package, which root gets installed here, or whichever is on the PATH: see
-// test/support/postgres-server.ts.
+// The server is Debian's package, which root gets installed here, or whichever is on the PATH, or in the folder
+// POSTGRES_BIN: see test/support/postgres-server.ts.
 import { spawnSync } from "node:child_process";
 import { existsSync, readdirSync, writeFileSync } from "node:fs";
 import path from "node:path";
@@ -36,7 +36,8 @@ function install(missing) {
 function isThere(name) {
   const debian = "/usr/lib/postgresql";
   const versions = existsSync(debian) ? readdirSync(debian).map((version) => path.join(debian, version, "bin")) : [];
-  const folders = [...versions, ...(process.env.PATH ?? "").split(path.delimiter), "/usr/sbin", "/sbin"];
+  const chosen = process.env.POSTGRES_BIN ?? [];
+  const folders = [...versions, chosen, ...(process.env.PATH ?? "").split(path.delimiter), "/usr/sbin", "/sbin"];
   return folders.some((folder) => existsSync(path.join(folder, name)));
 }
 

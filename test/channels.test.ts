@@ -5,7 +5,7 @@ import { type ChannelMessages, EnqueueItem, Reject, RetryPolicy, Worker } from "
 import { describe, expect, onTestFinished, test, vi } from "vitest";
 import { listen, listenToAll } from "./support/channels.ts";
 import { runModule } from "./support/child.ts";
-import { openDatabase, steal } from "./support/database.ts";
+import { refuse, steal } from "./support/database.ts";
 import { tempLocation } from "./support/location.ts";
 import { openQueue } from "./support/queue.ts";
 import { until } from "./support/until.ts";
@@ -351,14 +351,12 @@ test("localqueue:error tells the faults of the storage that a worker waits out",
   const told = listenToAll("localqueue:error");
   const queue = openQueue({ location, name: "q" });
   await queue.put("job");
-  const database = openDatabase(location);
-  database.exec(`CREATE TRIGGER fault BEFORE UPDATE OF status ON messages BEGIN SELECT RAISE(ABORT, 'a fault'); END`);
+  const mend = refuse(location, 1);
   const worker = new Worker(queue, () => {});
   worker.on("error", () => {});
   void start(worker);
   await until(() => told.length > 0);
-  database.exec("DROP TRIGGER fault");
-  database.close();
+  mend();
   expect(told[0]).toEqual(["localqueue:error", { queue: "q", error: expect.objectContaining({ code: "IO" }) }]);
   await until(async () => (await queue.stats()).acked === 1);
 });

@@ -5,6 +5,7 @@ import { BusTopology, defineEvent, type Event, EventBus } from "localqueue/bus";
 import { describe, expect, test } from "vitest";
 import { runCli } from "./support/cli.ts";
 import { openDatabase } from "./support/database.ts";
+import { addFinished } from "./support/finished-jobs.ts";
 import { tempLocation } from "./support/location.ts";
 import { openQueue } from "./support/queue.ts";
 import { tempDirectory } from "./support/temp.ts";
@@ -84,9 +85,7 @@ default  billing       1,234           0      0       0
 
   test("tells of done events that outgrow the work, with what to type", async () => {
     const { location } = await deadLetters({});
-    const database = openDatabase(location);
-    database.exec("UPDATE localqueue_counts SET acked = 100000 WHERE queue = '__bus__:app:audit'");
-    database.close();
+    addFinished(location, { queue: "__bus__:app:audit", rows: 99_999 });
     const { code, stderr } = await runCli(["bus", "stats", location, "--json"]);
     const line = `localqueue bus purge ${location} --subscription audit --bus app --older-than 30d`;
     expect([code, stderr]).toEqual([

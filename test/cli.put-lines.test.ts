@@ -2,9 +2,9 @@ import { spawnSync } from "node:child_process";
 import { existsSync, readFileSync } from "node:fs";
 import path from "node:path";
 import { Readable } from "node:stream";
-import { describe, expect, test } from "vitest";
+import { describe, expect, onTestFinished, test } from "vitest";
 import { CLI, Cli, runCli } from "./support/cli.ts";
-import { openDatabase } from "./support/database.ts";
+import { refuseNew } from "./support/database.ts";
 import { select } from "./support/inspect.ts";
 import { tempLocation } from "./support/location.ts";
 import { openQueue } from "./support/queue.ts";
@@ -99,12 +99,7 @@ describe("put with lines on standard input", () => {
   test("tells how far it came when the storage fails", async () => {
     const location = tempLocation();
     await openQueue({ location, name: "other" }).put(1);
-    const database = openDatabase(location);
-    database.exec(
-      `CREATE TRIGGER fault BEFORE INSERT ON messages WHEN new.payload = CAST('"bad"' AS BLOB)
-       BEGIN SELECT RAISE(ABORT, 'a fault of the test'); END`,
-    );
-    database.close();
+    onTestFinished(refuseNew(location, '"bad"'));
     const cli = new Cli(["put", location]);
     cli.child.stdin.write("1\n2\n");
     await until(() => payloads(location).length === 3);

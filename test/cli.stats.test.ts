@@ -3,7 +3,7 @@ import path from "node:path";
 import { describe, expect, test } from "vitest";
 import { graph, StatsHistory } from "../dist/cli/stats-history.js";
 import { Cli, runCli } from "./support/cli.ts";
-import { openDatabase } from "./support/database.ts";
+import { addFinished } from "./support/finished-jobs.ts";
 import { tempLocation } from "./support/location.ts";
 import { openQueue } from "./support/queue.ts";
 import { tempDirectory } from "./support/temp.ts";
@@ -14,12 +14,9 @@ import { until } from "./support/until.ts";
 async function outgrownQueue(): Promise<string> {
   const location = tempLocation();
   const queue = openQueue<number>({ location, name: "my emails" });
-  await queue.putMany(Array.from({ length: 100_000 }, (_, n) => n));
+  await queue.stats();
   await queue.close();
-  const database = openDatabase(location);
-  database.exec("UPDATE messages SET status = 2, attempts = 1");
-  database.exec("UPDATE localqueue_counts SET ready = 0, acked = 100000");
-  database.close();
+  addFinished(location, { queue: "my emails", rows: 100_000 });
   return location;
 }
 

@@ -3,7 +3,7 @@ import path from "node:path";
 import { describe, expect, test } from "vitest";
 import { lacks } from "./support/capabilities.ts";
 import { Cli, type CliResult, runCli } from "./support/cli.ts";
-import { openDatabase, readRow } from "./support/database.ts";
+import { readRow, refuse } from "./support/database.ts";
 import { tempLocation } from "./support/location.ts";
 import { openQueue } from "./support/queue.ts";
 import { tempDirectory } from "./support/temp.ts";
@@ -187,17 +187,12 @@ describe("when the storage has a problem", () => {
     const location = tempLocation();
     const queue = openQueue<number>({ location });
     await queue.put(1);
-    const database = openDatabase(location);
-    database.exec(
-      `CREATE TRIGGER fault BEFORE UPDATE OF status ON messages WHEN new.status = 1
-       BEGIN SELECT RAISE(ABORT, 'a fault of the test'); END`,
-    );
+    const mend = refuse(location, 1);
     const cli = new Cli(["work", location, "--drain", "--", "cat"]);
     await cli.says("Waiting for this to pass.");
     const toldAt = performance.now();
     await until(() => performance.now() > toldAt + 1_500); // it has tried again by then, more than once
-    database.exec("DROP TRIGGER fault");
-    database.close();
+    mend();
     const { code, stdout, stderr } = await cli.ended;
     expect([code, stdout]).toEqual([0, "1"]);
     expect(stderr).toMatch(

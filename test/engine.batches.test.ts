@@ -1,8 +1,8 @@
 import { expect, test } from "vitest";
 import { loadDriver } from "../dist/storage/sqlite/driver.js";
-import { weightOf } from "../dist/storage/sqlite/outgoing.js";
 import type { Command } from "../dist/storage/sqlite/protocol.js";
 import { PUT_ROWS, SQL } from "../dist/storage/sqlite/statements.js";
+import { weightOf } from "../dist/storage/weight.js";
 import { putCommand, TestEngine } from "./support/engine-harness.ts";
 import { FaultyDriver, sqliteError } from "./support/faulty-driver.ts";
 import { tempDirectory } from "./support/temp.ts";

@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import { SLOT } from "../dist/storage/sqlite/protocol.js";
+import { SLOT } from "../dist/storage/handler-cells.js";
 import { SQL } from "../dist/storage/sqlite/statements.js";
 import type { Delivery } from "../dist/storage/storage.js";
 import { type TestConsumer, TestEngine } from "./support/engine-harness.ts";

@@ -2,6 +2,7 @@ import { SimpleQueue, Worker } from "localqueue";
 import { describe, expect, test } from "vitest";
 import { lacks } from "./support/capabilities.ts";
 import { openDatabase } from "./support/database.ts";
+import { addFinished } from "./support/finished-jobs.ts";
 import { faultsOf, select } from "./support/inspect.ts";
 import { tempLocation } from "./support/location.ts";
 import { Program } from "./support/program.ts";
@@ -9,20 +10,6 @@ import { createPythonFile } from "./support/python-files.ts";
 import { openQueue } from "./support/queue.ts";
 import { RemoteQueue } from "./support/remote-queue.ts";
 import { until } from "./support/until.ts";
-
-/** Makes finished rows in a queue that exists, a minute old. */
-function fill(location: string, rows: number, status: 2 | 3 = 2): void {
-  const database = openDatabase(location);
-  const at = Date.now() - 60_000;
-  database.exec(`BEGIN IMMEDIATE;
-    WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < ${rows})
-    INSERT INTO messages (queue, payload, status, attempts, max_attempts, available_at, job_id, created_at, updated_at)
-      SELECT 'default', zeroblob(100), ${status}, 1, 4, ${at}, iif(i % 10, NULL, hex(randomblob(8))), ${at}, ${at} FROM n;
-    INSERT INTO localqueue_counts (queue, acked, failed) VALUES ('default', ${status === 2 ? rows : 0}, ${status === 3 ? rows : 0})
-      ON CONFLICT DO UPDATE SET acked = acked + excluded.acked, failed = failed + excluded.failed;
-    COMMIT`);
-  database.close();
-}
 
 function countRows(location: string): number {
   return select(location, "SELECT count(*) AS rows FROM messages")[0]?.["rows"] as number;
@@ -39,8 +26,8 @@ describe("a purge", () => {
     const { location, queue } = await newQueue();
     const kept = await queue.putMany(["one", "two", "three"]);
     await queue.close();
-    fill(location, 100_000);
-    fill(location, 1000, 3);
+    addFinished(location, { rows: 100_000 });
+    addFinished(location, { rows: 1000, status: 3 });
     const before = countRows(location);
     let kills = 0;
     for (let left = before; kills < 3 && left > 10_000; kills++) {
@@ -60,7 +47,7 @@ describe("a purge", () => {
 
   test("goes on beside the work of another process, which loses nothing", async () => {
     const { location, queue } = await newQueue();
-    fill(location, 60_000);
+    addFinished(location, { rows: 60_000 });
     const worker = new Program("worker.mjs", { location, workerOptions: { concurrency: 4 } });
     let purged = -1;
     const purging = queue.purge({ olderThanMs: 30_000 }).then((jobs) => {
@@ -107,7 +94,7 @@ describe("a purge", () => {
 
   test("and a replay by filter end when the queue is closed", async () => {
     const { location, queue } = await newQueue();
-    fill(location, 100_000);
+    addFinished(location, { rows: 100_000 });
     const purging = queue.purge({ olderThanMs: 1000 });
     const refused = expect(purging).rejects.toMatchObject({ code: "CLOSED" });
     await until(() => countRows(location) < 100_000);
@@ -136,8 +123,8 @@ test("two processes that replay the same dead letter: one succeeds, the other fi
 
 test("a worker removes what is older than its queue keeps, and nothing else", async () => {
   const { location, queue } = await newQueue();
-  fill(location, 5000);
-  fill(location, 10, 3);
+  addFinished(location, { rows: 5000 });
+  addFinished(location, { rows: 10, status: 3 });
   await queue.put("done just now");
   await using keeping = new SimpleQueue(location, { retention: { ackedMs: 30_000 } });
   await using worker = new Worker(keeping, () => undefined);

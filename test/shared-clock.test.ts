@@ -1,9 +1,9 @@
 import { once } from "node:events";
 import { Worker } from "node:worker_threads";
 import { expect, test } from "vitest";
-import { monotonicMs, readClock } from "../dist/storage/sqlite/protocol.js";
+import { monotonicMs, readClock } from "../dist/storage/shared-clock.js";
 
-const program = `const { monotonicMs, setClockBy } = await import(process.env.PROTOCOL);
+const program = `const { monotonicMs, setClockBy } = await import(process.env.CLOCK);
   const { parentPort, workerData } = await import("node:worker_threads");
   setClockBy(workerData);
   parentPort.postMessage(monotonicMs());`;
@@ -14,9 +14,9 @@ test.each([
 ])("the clock is the same in a thread that was started later, $what", async ({ change }) => {
   const before = monotonicMs();
   const workerData = { ...readClock(), ...change };
-  const PROTOCOL = new URL("../dist/storage/sqlite/protocol.js", import.meta.url).href;
+  const CLOCK = new URL("../dist/storage/shared-clock.js", import.meta.url).href;
   const thread = new Worker(new URL(`data:text/javascript,${encodeURIComponent(program)}`), {
-    env: { PROTOCOL },
+    env: { CLOCK },
     workerData,
   });
   const [there] = (await once(thread, "message")) as [number];

@@ -10,7 +10,7 @@ interface Gauge {
 /** The metrics of a queue, in the text format of Prometheus, version 0.0.4. Their names are documented, and stay. */
 export function prometheusText(facts: QueueDiagnostics): string {
   const { queueName, ready, processing, acked, failed, activeLeases, expiredLeases, freelistCount, pageSize } = facts;
-  const gauges: readonly Gauge[] = [
+  const gauges: Gauge[] = [
     {
       name: "jobs",
       help: "Jobs by state; ready includes delayed ones, failed are the dead letters.",
@@ -31,10 +31,15 @@ export function prometheusText(facts: QueueDiagnostics): string {
       help: "How long ago the first of the expired leases ended; 0 if there is none.",
       value: (facts.oldestExpiredLeaseAgeMs ?? 0) / 1000,
     },
-    { name: "database_bytes", help: "Size of the database file, for all queues.", value: facts.databaseSizeBytes ?? 0 },
-    { name: "free_bytes", help: "Space in the file that new jobs will use.", value: freelistCount * pageSize },
-    { name: "wal_bytes", help: "Size of the write-ahead log, for all queues.", value: facts.walSizeBytes ?? 0 },
+    { name: "database_bytes", help: "Size of the database, for all queues.", value: facts.databaseSizeBytes ?? 0 },
   ];
+  // There is a file.
+  if (freelistCount !== undefined && pageSize !== undefined) {
+    gauges.push(
+      { name: "free_bytes", help: "Space in the file that new jobs will use.", value: freelistCount * pageSize },
+      { name: "wal_bytes", help: "Size of the write-ahead log, for all queues.", value: facts.walSizeBytes ?? 0 },
+    );
+  }
   return gauges.flatMap((gauge) => linesOf(`queue="${escaped(queueName)}"`, gauge)).join("\n");
 }
 

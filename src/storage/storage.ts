@@ -260,24 +260,11 @@ export interface FailedRequest {
   readonly category?: string | undefined;
 }
 
-/** What can be read off the database, in one snapshot. Ages and durations are milliseconds; `null` = there is none. */
-export interface FileDiagnostics {
-  /** The SQLite library, its version, and whether several processes may write with it. */
-  readonly driver: string;
-  readonly sqliteVersion: string;
-  readonly sqliteSafe: boolean;
+/** What can be read off any database, in one snapshot. Ages and durations are milliseconds; `null` = there is none. */
+export interface DatabaseDiagnostics {
   /** When the snapshot was taken, in ISO 8601. */
   readonly observedAt: string;
-  readonly journalMode: string;
   readonly databaseSizeBytes: number | null;
-  readonly walSizeBytes: number | null;
-  readonly shmSizeBytes: number | null;
-  /** How many pages the write-ahead log has room for. */
-  readonly walPages: number;
-  readonly pageCount: number;
-  readonly pageSize: number;
-  /** Pages that are free for what comes next. */
-  readonly freelistCount: number;
   readonly ready: number;
   readonly processing: number;
   readonly acked: number;
@@ -294,6 +281,31 @@ export interface FileDiagnostics {
   readonly oldestExpiredLeaseAgeMs: number | null;
   /** What should be looked after, in words. */
   readonly warnings: readonly string[];
+}
+
+/** What there is to say of a file only. */
+export interface FileFacts {
+  /** The SQLite library, its version, and whether several processes may write with it. */
+  readonly driver: string;
+  readonly sqliteVersion: string;
+  readonly sqliteSafe: boolean;
+  readonly journalMode: string;
+  readonly walSizeBytes: number | null;
+  readonly shmSizeBytes: number | null;
+  /** How many pages the write-ahead log has room for. */
+  readonly walPages: number;
+  readonly pageCount: number;
+  readonly pageSize: number;
+  /** Pages that are free for what comes next. */
+  readonly freelistCount: number;
+}
+
+export interface FileDiagnostics extends DatabaseDiagnostics, FileFacts {}
+
+/** What there is to say of a PostgreSQL server only. */
+export interface ServerFacts {
+  readonly serverVersion: string;
+  readonly databaseSchema: string;
 }
 
 /** What this program's engine on the directory has counted since it was opened, for all queues. */
@@ -319,11 +331,18 @@ export interface LongestRunning {
   readonly longestRunningMs: number | null;
 }
 
-export interface StorageDiagnostics extends FileDiagnostics, EngineCounts, LongestRunning {
+/** What is about files is there for SQLite only, and what is about a server for PostgreSQL only. */
+export interface StorageDiagnostics
+  extends DatabaseDiagnostics,
+    LongestRunning,
+    Partial<FileFacts>,
+    Partial<EngineCounts>,
+    Partial<ServerFacts> {
   /** SQLite's number for how writes of this queue are flushed: 1 = NORMAL, 2 = FULL. */
-  readonly synchronous: number;
+  readonly synchronous?: number;
+  /** Whether a confirmed write is on the disk. */
   readonly durabilityMode: "normal" | "full";
-  /** How long an operation without a time-out waits for the lock of another connection. */
+  /** How long an operation without a time-out waits for a lock. */
   readonly busyTimeoutMs: number;
 }
 

@@ -1,8 +1,11 @@
 // An engine without its thread, whose process is killed at a chosen moment of the command that it is given, or of the
 // renewal of a lease.
+
+import { cellTime } from "../../dist/storage/handler-cells.js";
+import { monotonicMs } from "../../dist/storage/shared-clock.js";
 import { Connection } from "../../dist/storage/sqlite/connection.js";
 import { Engine } from "../../dist/storage/sqlite/engine.js";
-import { cellTime, monotonicMs, SIGNAL, SIGNALS } from "../../dist/storage/sqlite/protocol.js";
+import { SIGNAL, SIGNALS } from "../../dist/storage/sqlite/protocol.js";
 import { input, say } from "./lines.mjs";
 import { watchedDriver } from "./watched-driver.mjs";
 

@@ -1,7 +1,7 @@
 import { rmSync, writeFileSync } from "node:fs";
 import path from "node:path";
 import { expect, test } from "vitest";
-import { openDatabase } from "../support/database.ts";
+import { openFile } from "../support/database.ts";
 import { TestEngine } from "../support/engine-harness.ts";
 import { faultsOf } from "../support/inspect.ts";
 import { Random } from "../support/random.mjs";
@@ -52,7 +52,7 @@ function open(directory: string, database: Buffer, log: Buffer, goesOn: boolean)
   writeFileSync(`${file}-wal`, log);
   const engine = new TestEngine({ directory, idle: true, closedByCaller: true });
   try {
-    const db = openDatabase(directory);
+    const db = openFile(directory);
     const state = stateOf(db);
     db.close();
     const faults = faultsOf(directory);

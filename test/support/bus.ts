@@ -6,7 +6,7 @@ import {
   type EventBusOptions,
   type StandardSchema,
 } from "../../dist/bus/index.js";
-import { openDatabase } from "./database.ts";
+import { openPatient } from "./database.ts";
 import { select } from "./inspect.ts";
 import { tempLocation } from "./location.ts";
 
@@ -55,8 +55,7 @@ export function listenToBus(bus: Pick<EventBus, "on">): BusTold {
 
 /** Makes all deliveries that wait for their time due, as if that time had passed. */
 export function passTime(location: string): void {
-  const database = openDatabase(location);
-  database.exec("PRAGMA busy_timeout = 5000");
+  const database = openPatient(location);
   database.exec("UPDATE messages SET available_at = created_at WHERE status = 0 AND available_at > created_at");
   database.close();
 }

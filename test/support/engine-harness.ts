@@ -1,5 +1,8 @@
 import { onTestFinished } from "vitest";
 import type { JobState } from "../../dist/state.js";
+import { cellTime, SLOT } from "../../dist/storage/handler-cells.js";
+import type { ConflictOnWire, Refused } from "../../dist/storage/refusals.js";
+import type { ConsumerOnWire, HeldOnWire, LeaseNews } from "../../dist/storage/slot-consumer.js";
 import { Connection } from "../../dist/storage/sqlite/connection.js";
 import { type Driver, loadDriver, type Row } from "../../dist/storage/sqlite/driver.js";
 import { Engine } from "../../dist/storage/sqlite/engine.js";
@@ -8,21 +11,14 @@ import {
   type Answer,
   type ClaimCommand,
   type Command,
-  type ConflictOnWire,
-  type ConsumerOnWire,
-  cellTime,
   type ErrorOnWire,
   type FromEngine,
-  type HeldOnWire,
-  type LeaseNews,
   type NewEvent,
   type NewEvents,
   type Origin,
   type PutCommand,
-  type Refused,
   SIGNAL,
   SIGNALS,
-  SLOT,
   type SweepRequest,
   WATCH,
 } from "../../dist/storage/sqlite/protocol.js";

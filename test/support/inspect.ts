@@ -1,36 +1,43 @@
 import type { Row } from "../../dist/storage/sqlite/driver.js";
-import { openDatabase } from "./database.ts";
+import { openPatient } from "./database.ts";
+import { isOnPostgres } from "./location.ts";
 
 /** Looks into a database file with SQL, past the queue. */
-export function select(directory: string, sql: string): Row[] {
-  const db = openDatabase(directory);
+export function select(location: string, sql: string): Row[] {
+  const db = openPatient(location);
   try {
-    db.exec("PRAGMA busy_timeout = 5000");
     return db.prepare(sql).all();
   } finally {
     db.close();
   }
 }
 
+const sumOf = (status: number): string => `sum(CASE WHEN status = ${status} THEN 1 ELSE 0 END)`;
+
 /** What is wrong with a database, apart from what is in the jobs: nothing, it is to be hoped. */
-export function faultsOf(directory: string): string[] {
-  const integrity = select(directory, "PRAGMA integrity_check").map((row) => String(row["integrity_check"]));
+export function faultsOf(location: string): string[] {
+  const integrity = isOnPostgres(location)
+    ? [] // the server's own business
+    : select(location, "PRAGMA integrity_check").map((row) => String(row["integrity_check"]));
   const faults = integrity.filter((text) => text !== "ok");
   const counted = select(
-    directory,
-    `SELECT queue, ready, processing, acked, failed FROM localqueue_counts
-      WHERE ready + processing + acked + failed <> 0 ORDER BY queue`,
+    location,
+    isOnPostgres(location)
+      ? `SELECT queue, sum(ready) AS ready, sum(processing) AS processing, sum(acked) AS acked, sum(failed) AS failed
+          FROM counts GROUP BY queue HAVING sum(ready + processing + acked + failed) <> 0 ORDER BY queue`
+      : `SELECT queue, ready, processing, acked, failed FROM localqueue_counts
+          WHERE ready + processing + acked + failed <> 0 ORDER BY queue`,
   );
   const real = select(
-    directory,
-    `SELECT queue, sum(status = 0) AS ready, sum(status = 1) AS processing, sum(status = 2) AS acked,
-      sum(status = 3) AS failed FROM messages GROUP BY queue ORDER BY queue`,
+    location,
+    `SELECT queue, ${sumOf(0)} AS ready, ${sumOf(1)} AS processing, ${sumOf(2)} AS acked, ${sumOf(3)} AS failed
+      FROM messages GROUP BY queue ORDER BY queue`,
   );
   if (JSON.stringify(counted) !== JSON.stringify(real)) {
     faults.push(`counts are ${JSON.stringify(counted)}, the rows are ${JSON.stringify(real)}`);
   }
   const impossible = select(
-    directory,
+    location,
     `SELECT id, status, attempts, max_attempts FROM messages
       WHERE (status = 1) <> (receipt IS NOT NULL) OR (status = 1) <> (lease_until IS NOT NULL)
         OR attempts > max_attempts OR attempts < 0 OR (status IN (1, 2) AND attempts = 0)`,

@@ -16,3 +16,8 @@ export function tempLocation(): string {
 export function unmadeLocation(): string {
   return onPostgres ? tempLocation() : path.join(tempDirectory(), "not", "made");
 }
+
+/** Whether it is a URL of PostgreSQL, else it is a directory. */
+export function isOnPostgres(location: string): boolean {
+  return /^postgres(ql)?:/.test(location);
+}

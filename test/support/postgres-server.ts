@@ -75,7 +75,6 @@ export class PostgresServer {
       max_connections: 300,
       shared_buffers: "64MB",
       fsync: "off",
-      synchronous_commit: "off",
       full_page_writes: "off",
       ...this.#options.settings,
       ...settings,
@@ -146,7 +145,9 @@ export class PostgresServer {
 }
 
 /** The path of a program of PostgreSQL; Debian keeps those of the server off the PATH. */
-export function program(name: string): string {
+function program(name: string): string {
+  const chosen = process.env["POSTGRES_BIN"];
+  if (chosen !== undefined) return path.join(chosen, name);
   const onPath = (process.env["PATH"] ?? "").split(path.delimiter);
   const found = [...debianFolders(), ...onPath]
     .map((folder) => path.join(folder, name))

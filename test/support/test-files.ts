@@ -45,6 +45,7 @@ export const ON_BOTH: readonly string[] = [
   "queue.processes",
   "queue.text",
   "queue.waiting",
+  "storage.model",
   "worker",
   "worker.by-hand",
   "worker.events",

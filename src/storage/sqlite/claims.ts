@@ -1,8 +1,8 @@
 import type { StorageError } from "../../errors.ts";
+import type { LeaseHolder } from "../held-leases.ts";
 import type { Delivery, Lease } from "../storage.ts";
 import { areSame, type Terms } from "./dequeue.ts";
 import type { Step } from "./group-commit.ts";
-import type { EngineConsumer } from "./leases.ts";
 import type { Outbox } from "./outbox.ts";
 import type { ClaimCommand } from "./protocol.ts";
 import { SLICE } from "./statements.ts";
@@ -29,7 +29,7 @@ export function shareOf(waiting: number, commitMs: number): number {
 /** A claim that has not been answered yet. Times are by `monotonicMs`. */
 export interface Waiter {
   readonly command: ClaimCommand;
-  readonly consumer: EngineConsumer | undefined;
+  readonly consumer: LeaseHolder | undefined;
   /** When to stop waiting for work. */
   readonly endsAt: number;
   /** Set when work was there but the lock was not: when to give up. */

@@ -3,26 +3,17 @@ import { StorageError } from "../../errors.ts";
 import { Slots } from "../../slots.ts";
 import { clearTimeout, monotonicNow, queueMicrotask, setImmediate, setTimeout } from "../../timers.ts";
 import { warnOnce } from "../../warning.ts";
+import { conflictOf, flooded, refusal, tooLarge } from "../refusals.ts";
+import type { ConsumerRecord } from "../slot-consumer.ts";
+import type { Tally } from "../tally.ts";
 import { DirectoryWatch } from "./changes.ts";
 import { EngineThread, rouse, showAlive, wake } from "./engine-thread.ts";
 import { type Gauges, newGauges } from "./gauges.ts";
 import { OutgoingBatch } from "./outgoing.ts";
-import {
-  type Answer,
-  CLOSING,
-  type Command,
-  type ConsumerOnWire,
-  END,
-  type FromEngine,
-  type HeldOnWire,
-  type LeaseNews,
-  SIGNAL,
-  SIGNALS,
-} from "./protocol.ts";
-import { conflictOf, engineDied, flooded, refusal, revive, tooLarge } from "./refusals.ts";
+import { type Answer, CLOSING, type Command, END, type FromEngine, SIGNAL, SIGNALS } from "./protocol.ts";
+import { engineDied, revive } from "./refusals.ts";
 import { CLOSING_MS, type Demand, givesUpAt, LEAST_PATIENCE_MS, patienceFrom, type Request } from "./request.ts";
 import { SideThreads } from "./side-thread.ts";
-import type { Tally } from "./tally.ts";
 
 /** Enough to keep the engine busy; what waits beyond can still be withdrawn. */
 const BATCHES_IN_FLIGHT = 2;
@@ -32,13 +23,6 @@ const BUFFERED_BYTES = 256 * 1024 * 1024;
 const COMMAND_BYTES = 256;
 const TICK_MS = 250;
 const RESTART_MS = { first: 50, longest: 5000 };
-
-/** What the client keeps of a consumer, so that a new engine can go on where the former one died. */
-export interface ConsumerRecord {
-  readonly settings: ConsumerOnWire;
-  readonly held: () => readonly HeldOnWire[];
-  readonly tell: (news: LeaseNews) => void;
-}
 
 const clients = new Map<string, Client>();
 

@@ -1,11 +1,7 @@
+import { ClockRule } from "../clock-rule.ts";
 import type { Connection } from "./connection.ts";
 import type { Step } from "./group-commit.ts";
 import { SLICE } from "./statements.ts";
-
-/** A clock that goes back by less than this is not worth a repair; a repair then leaves nothing in the future. */
-const TOLERANCE_MS = 1000;
-/** After so long without a look, others may have written what is in the future now, and this engine cannot tell. */
-const UNSEEN_MS = 2000;
 
 /**
  * Notices that the wall clock was set back, while we run or since the file was last written. Leases and delays that
@@ -15,11 +11,7 @@ const UNSEEN_MS = 2000;
 export class ClockWatch {
   readonly #connection: Connection;
   readonly #clock: () => number;
-  /** The latest that was seen on the wall clock, or that somebody has written. */
-  #latest = Number.NEGATIVE_INFINITY;
-  /** What it showed at the last look, and when that was by the monotonic clock. */
-  #seen = Number.NEGATIVE_INFINITY;
-  #seenAt = Number.NEGATIVE_INFINITY;
+  readonly #rule = new ClockRule();
   /** Queues whose delayed jobs are still to be looked at, from a time on. */
   #queues: { readonly queue: string; from: number }[] | undefined;
   busy = false;
@@ -32,22 +24,12 @@ export class ClockWatch {
   /** To be called with each batch. */
   nextStep(monotonic: number): Step | undefined {
     const now = this.#clock();
-    if (this.#wentBack(now, monotonic)) {
-      this.#latest = now;
+    if (this.#rule.isUnseen(monotonic)) this.#rule.written(this.#latestWritten());
+    if (this.#rule.look(now, monotonic)) {
       this.#queues = undefined;
       this.busy = true;
     }
-    this.#seen = now;
-    this.#seenAt = monotonic;
-    this.#latest = Math.max(this.#latest, now);
     return this.busy ? this.#slice() : undefined;
-  }
-
-  #wentBack(now: number, monotonic: number): boolean {
-    const passed = monotonic - this.#seenAt;
-    if (passed >= UNSEEN_MS) this.#latest = Math.max(this.#latest, this.#latestWritten());
-    // The second, because others may have written since, just before the clock was set back.
-    return now < this.#latest - TOLERANCE_MS || now - this.#seen < passed - TOLERANCE_MS;
   }
 
   /** A renewal shows in its row alone. */
@@ -63,7 +45,7 @@ export class ClockWatch {
       compound: true,
       execute: () => {
         const now = Math.round(this.#clock());
-        this.#latest = Math.max(this.#latest, now);
+        this.#rule.written(now);
         after = this.#repair(now);
       },
       confirmed: () => undefined,
@@ -71,7 +53,7 @@ export class ClockWatch {
       fail: () => {
         // Begun anew at the next occasion.
         this.busy = false;
-        this.#latest = Number.POSITIVE_INFINITY;
+        this.#rule.distrust();
       },
     };
   }
@@ -88,7 +70,7 @@ export class ClockWatch {
     const [current] = queues;
     if (current === undefined) {
       // Not before any time that a slice has written, should the clock be set meanwhile.
-      statements.resetClock.run({ now: Math.round(this.#latest) });
+      statements.resetClock.run({ now: Math.round(this.#rule.latest) });
       return () => {
         this.busy = false;
       };

@@ -1,9 +1,11 @@
 import { availableParallelism } from "node:os";
+import { cellTime } from "../handler-cells.ts";
+import { monotonicMs, readClock } from "../shared-clock.ts";
+import { StorageThread } from "../storage-thread.ts";
 import type { Gauges } from "./gauges.ts";
 import { awaitOutside } from "./leaving.ts";
 import { IntroducedOrigins } from "./origins.ts";
-import { cellTime, END, type FromEngine, monotonicMs, readClock, SIGNAL, type ToEngine } from "./protocol.ts";
-import { StorageThread } from "./storage-thread.ts";
+import { END, type FromEngine, SIGNAL, type ToEngine } from "./protocol.ts";
 import type { EngineThreadData } from "./thread.ts";
 import { type PackedFromEngine, packToEngine, unpackFromEngine } from "./wire.ts";
 

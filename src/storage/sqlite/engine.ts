@@ -1,4 +1,6 @@
 import type { StorageError } from "../../errors.ts";
+import { elapsedSince, SLOT } from "../handler-cells.ts";
+import type { LeaseHolder } from "../held-leases.ts";
 import { type ClaimContext, ClaimStep, type Waiter } from "./claims.ts";
 import { ClockWatch } from "./clock-watch.ts";
 import { stepOf } from "./command-steps.ts";
@@ -7,19 +9,11 @@ import { isConnectionFailure, toStorageError } from "./driver.ts";
 import { countBatch, type Gauges, newGauges, noteHeldBack } from "./gauges.ts";
 import { GroupCommit, type Step } from "./group-commit.ts";
 import { joinSteps } from "./joined-steps.ts";
-import { type EngineConsumer, Leases } from "./leases.ts";
+import { Leases } from "./leases.ts";
 import { Neighbours, POLL_MS } from "./neighbours.ts";
 import { Outbox } from "./outbox.ts";
 import { type Pending, PendingCommands } from "./pending.ts";
-import {
-  type ClaimCommand,
-  type Command,
-  elapsedSince,
-  type FromEngine,
-  SIGNAL,
-  SLOT,
-  type ToEngine,
-} from "./protocol.ts";
+import { type ClaimCommand, type Command, type FromEngine, SIGNAL, type ToEngine } from "./protocol.ts";
 import { lockedOut } from "./refusals.ts";
 import { Room } from "./room.ts";
 import { Shrinking } from "./shrink.ts";
@@ -69,7 +63,7 @@ export class Engine {
   readonly #gauges: Gauges;
   readonly #clock: () => number;
   readonly #monotonic: () => number;
-  readonly #consumers = new Map<number, EngineConsumer>();
+  readonly #consumers = new Map<number, LeaseHolder>();
   readonly #claims: WaitingClaims;
   readonly #pending: PendingCommands;
   readonly #room: Room;

@@ -1,6 +1,8 @@
 import type { StorageError } from "../../errors.ts";
+import type { ConflictOnWire } from "../refusals.ts";
+import type { LeaseNews } from "../slot-consumer.ts";
 import type { Delivery } from "../storage.ts";
-import type { Answer, ConflictOnWire, ErrorOnWire, FromEngine, LeaseNews } from "./protocol.ts";
+import type { Answer, ErrorOnWire, FromEngine } from "./protocol.ts";
 
 /** Gathers what is to be said to the client, and says it in one message. */
 export class Outbox {

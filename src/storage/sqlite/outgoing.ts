@@ -1,21 +1,8 @@
-import type { Envelope } from "../storage.ts";
-import type { Command, NewJob } from "./protocol.ts";
+import type { Command } from "./protocol.ts";
 
 /** A batch ends at so many commands or bytes; what is larger travels alone. */
 const BATCH_COMMANDS = 1000;
 const BATCH_BYTES = 1024 * 1024;
-/** What a job costs beside its payload, roughly; without it, a batch of many small ones would take long. */
-const JOB_BYTES = 256;
-
-/** What a put weighs in a batch. */
-export function weightOf(jobs: readonly NewJob[]): number {
-  return jobs.reduce((sum, { payload }) => sum + payload.length + JOB_BYTES, 0);
-}
-
-/** The same for events: each is written once for each of its queues. */
-export function weightOfEvents(events: readonly Envelope[]): number {
-  return events.reduce((sum, { payload, queues }) => sum + (payload.length + JOB_BYTES) * queues.length, 0);
-}
 
 /** Commands on their way to the engine. */
 export class OutgoingBatch {

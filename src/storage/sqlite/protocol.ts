@@ -1,9 +1,10 @@
+import type { MessagePort } from "node:worker_threads";
 import type { StorageErrorCode, StorageOutcome } from "../../errors.ts";
 import type { JobState } from "../../state.ts";
-import { monotonicNow, timeOrigin } from "../../timers.ts";
 import type { WarningCode } from "../../warning.ts";
+import type { ConflictOnWire, Refused } from "../refusals.ts";
+import type { ConsumerOnWire, HeldOnWire, LeaseNews } from "../slot-consumer.ts";
 import type {
-  ConsumerSettings,
   Delivery,
   Enqueued,
   Envelope,
@@ -11,7 +12,6 @@ import type {
   Lease,
   PurgeRequest,
   QueueStats,
-  Retention,
   Settlement,
 } from "../storage.ts";
 
@@ -44,47 +44,11 @@ export const END = { no: 0, closing: 1, exiting: 2 } as const;
 
 export const WATCH = { off: 0, armed: 1, unavailable: 2 } as const;
 
-/** Cells of a consumer's slots: what became of the delivery that the engine last put there. */
-export const SLOT = { waiting: 0, returned: -1, ended: -2 } as const;
-
-/** How far this thread's clock is behind the one that it was set by. */
-let behindMs = 0;
-
-/** The same clock in all threads of a process, in whole milliseconds. */
-export function monotonicMs(): number {
-  return Math.floor(monotonicNow() + behindMs);
-}
-
-/** What a thread needs to set its clock by another's. */
-export interface ClockReading {
-  readonly origin: number;
-  readonly wall: number;
-  readonly monotonic: number;
-}
-
-export function readClock(): ClockReading {
-  return { origin: timeOrigin(), wall: Date.now(), monotonic: monotonicNow() };
-}
-
-/**
- * To be called as soon as the thread runs. Node has one clock for all threads; Bun and Deno start a new one in each. The
- * wall clock, which may be set at any time, tells how long it took since `reading`, and nothing more.
- */
-export function setClockBy({ origin, wall, monotonic }: ClockReading): void {
-  if (origin !== timeOrigin()) behindMs = monotonic + (Date.now() - wall) - monotonicNow();
-}
-
-const CELL_TIME = 0x3fff_ffff;
-
-/** A moment as it is kept in a cell: positive, and good for intervals of up to six days. */
-export function cellTime(ms: number): number {
-  return ms & CELL_TIME || 1;
-}
-
-/** Milliseconds from the moment in a cell until `now`; the other side may have written it a moment after `now`. */
-export function elapsedSince(cell: number, now: number): number {
-  const elapsed = (now - cell) & CELL_TIME;
-  return elapsed > CELL_TIME / 2 ? 0 : elapsed;
+/** What every thread of ours gets, beside data of its own. */
+export interface ThreadData {
+  readonly directory: string;
+  readonly port: MessagePort;
+  readonly signals: Int32Array;
 }
 
 /** What the commands of one storage object have in common. */
@@ -206,19 +170,6 @@ export type Command =
   | SweepCommand
   | StatsCommand;
 
-export interface ConsumerOnWire extends ConsumerSettings {
-  readonly queue: string;
-  readonly fsync: boolean;
-  readonly retention: Retention | undefined;
-  /** One cell per slot: `SLOT`, or the `cellTime` at which the handler was started. */
-  readonly cells: SharedArrayBuffer;
-}
-
-/** A lease that a former engine held for a consumer. */
-export interface HeldOnWire extends Lease {
-  readonly slot: number;
-}
-
 export type ToEngine =
   | { readonly kind: "batch"; readonly commands: readonly Command[] }
   | { readonly kind: "abort"; readonly id: number }
@@ -247,14 +198,6 @@ export type Answer =
   | { readonly id: number; readonly conflict: ConflictOnWire }
   | { readonly id: number; readonly error: ErrorOnWire };
 
-export type Refused = "lost" | "aborted" | "closed" | "full" | "oversized" | "missing";
-
-/** Which event could not be added to which queue. */
-export interface ConflictOnWire {
-  readonly jobId: string;
-  readonly queue: string;
-}
-
 /** The form of answer with the field `Form`. */
 export type AnswerOf<Form extends string> = Extract<Answer, { readonly [F in Form]: unknown }>;
 
@@ -263,14 +206,6 @@ export interface ErrorOnWire {
   readonly message: string;
   readonly outcome: StorageOutcome;
   readonly cause: { readonly name: string; readonly message: string } | undefined;
-}
-
-/** What a consumer's listener is told. */
-export interface LeaseNews {
-  readonly consumer: number;
-  readonly receipt: string;
-  readonly news: "lost" | "renewed" | "timedOut" | "overdue";
-  readonly leaseUntil?: number;
 }
 
 /** A warning for the program: one that is emitted on the engine's thread would not be seen. */

@@ -1,60 +1,11 @@
-import {
-  DeduplicationConflictError,
-  FullError,
-  LeaseExpiredError,
-  NotFoundError,
-  PayloadError,
-  QueueClosedError,
-  StorageError,
-} from "../../errors.ts";
-import type { ConflictOnWire, ErrorOnWire, Refused } from "./protocol.ts";
-
-/** Why the engine did not do what was asked. */
-export function refusal(refused: Refused, signal: AbortSignal | undefined): unknown {
-  switch (refused) {
-    case "lost":
-      return new LeaseExpiredError(
-        "This delivery no longer holds the job: its lease ended, or it was settled already. Nothing was changed.",
-      );
-    case "aborted":
-      return signal?.reason;
-    case "closed":
-      return new QueueClosedError("The queue was closed.");
-    case "full":
-      return new FullError("The queue is full: it holds `maxPendingJobs` jobs. Nothing was added; try again later.");
-    case "oversized":
-      return new FullError("More jobs than `maxPendingJobs` at once never fit. Nothing was added; put them in parts.");
-    case "missing":
-      return new NotFoundError("The queue has no dead letter with this id. Nothing was changed.");
-  }
-}
-
-/** An event that is not what its identity says it is. */
-export function conflictOf({ jobId, queue }: ConflictOnWire): DeduplicationConflictError {
-  return new DeduplicationConflictError(
-    `The event ${jobId} was refused: in ${queue} an event with the same identity and another payload is there already. ` +
-      "Nothing was written.",
-  );
-}
+import { StorageError } from "../../errors.ts";
+import type { ErrorOnWire } from "./protocol.ts";
 
 /** For those whose answer died with the engine's thread. */
 export function engineDied(directory: string, sent: boolean, cause: unknown): StorageError {
   if (cause instanceof StorageError) return cause;
   const message = `The storage thread of ${directory} ended unexpectedly; the next operation starts a new one.`;
   return new StorageError("IO", message, { outcome: sent ? "unknown" : "failed", cause });
-}
-
-/** What a thread died of that never said a word: without its file, only another build of the program can help. */
-export function neverStarted(cause: unknown): unknown {
-  const { code } = (cause ?? {}) as { code?: unknown };
-  // What bundlers leave of `new Worker(new URL(…))` throws a TypeError, if not the missing file is noticed first.
-  if (!(cause instanceof TypeError) && code !== "MODULE_NOT_FOUND" && code !== "ERR_MODULE_NOT_FOUND") return cause;
-  return new StorageError(
-    "BAD_LOCATION",
-    "localqueue's storage thread could not be started, because the package was bundled or moved: its files thread.js " +
-      "and side.js are not beside its code. Keep localqueue external to the bundle.",
-    { cause },
-  );
 }
 
 /** An error of the engine, on this side. */
@@ -64,23 +15,6 @@ export function revive({ code, message, outcome, cause }: ErrorOnWire): StorageE
     outcome,
     cause: Object.assign(new Error(cause.message), { name: cause.name }),
   });
-}
-
-/** One call that asks for more than may be under way at all. */
-export function tooLarge(bytes: number, limit: number): PayloadError {
-  const [got, most] = [bytes, limit].map((size) => Math.ceil(size / 1024 / 1024));
-  return new PayloadError(
-    `One call can store at most ${most} MiB, got ${got} MiB. Store large data elsewhere and its place here.`,
-  );
-}
-
-/** A producer that never waits. */
-export function flooded(directory: string, limit: number): StorageError {
-  const most = limit / 1024 / 1024;
-  return new StorageError(
-    "BUSY",
-    `More than ${most} MiB wait to be written to ${directory}. Await earlier calls before making more.`,
-  );
 }
 
 /** Whoever waited for the lock as long as it could. */

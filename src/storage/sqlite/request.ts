@@ -1,6 +1,6 @@
+import type { Tally } from "../tally.ts";
 import type { OutgoingBatch } from "./outgoing.ts";
 import type { Command } from "./protocol.ts";
-import type { Tally } from "./tally.ts";
 
 export const CLOSING_MS = 500;
 /** What a closing session accepted waits this long for an engine that is slow to start. */

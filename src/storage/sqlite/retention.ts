@@ -1,8 +1,8 @@
 import type { StorageError } from "../../errors.ts";
+import type { LeaseHolder } from "../held-leases.ts";
 import type { Retention } from "../storage.ts";
 import type { Connection } from "./connection.ts";
 import type { Step } from "./group-commit.ts";
-import type { EngineConsumer } from "./leases.ts";
 import type { Neighbours } from "./neighbours.ts";
 import type { Transitions } from "./transitions.ts";
 import { type Path, Walk } from "./walk.ts";
@@ -27,7 +27,7 @@ export interface RetentionPassesOptions {
   /** Milliseconds since the epoch. */
   readonly clock: () => number;
   readonly monotonic: () => number;
-  readonly consumers: ReadonlyMap<number, EngineConsumer>;
+  readonly consumers: ReadonlyMap<number, LeaseHolder>;
 }
 
 /** A pass over the rows of one queue. */

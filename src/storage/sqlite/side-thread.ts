@@ -2,12 +2,12 @@ import fs from "node:fs";
 import { onAbort } from "../../abort.ts";
 import { QueueClosedError } from "../../errors.ts";
 import { clearTimeout, setTimeout } from "../../timers.ts";
+import { StorageThread } from "../storage-thread.ts";
 import { locationError } from "./files.ts";
 import { awaitOutside } from "./leaving.ts";
 import { END, SIGNAL, SIGNALS } from "./protocol.ts";
 import { engineDied, revive } from "./refusals.ts";
 import type { FromSide, TaskInput, TaskName, TaskResult, ToSide } from "./side.ts";
-import { StorageThread } from "./storage-thread.ts";
 
 /** How long a thread for quick tasks is kept after its last one. */
 const KEEP_MS = 60_000;

@@ -8,9 +8,8 @@ import { enterSqlite, leaveSqlite, whileWorking } from "./leaving.ts";
 import { find, list, listFailed, queues } from "./look.ts";
 import { moveLog } from "./move-log.ts";
 import { errorOnWire } from "./outbox.ts";
-import type { ErrorOnWire } from "./protocol.ts";
+import type { ErrorOnWire, ThreadData } from "./protocol.ts";
 import { SideContext } from "./side-context.ts";
-import type { ThreadData } from "./storage-thread.ts";
 import { vacuum } from "./vacuum.ts";
 
 /**

@@ -2,6 +2,9 @@ import path from "node:path";
 import { QueueClosedError, StorageError } from "../../errors.ts";
 import type { JobState } from "../../state.ts";
 import type { BackupReport, BackupRequest, IntegrityCheck, IntegrityReport } from "../care.ts";
+import { longestRunning } from "../running.ts";
+import { monotonicMs } from "../shared-clock.ts";
+import { onceOver, type SlotClaim, SlotConsumer } from "../slot-consumer.ts";
 import type {
   ClaimRequest,
   Consumer,
@@ -28,9 +31,10 @@ import type {
   StorageSettings,
   Wait,
 } from "../storage.ts";
+import { Tally } from "../tally.ts";
+import { weightOf, weightOfEvents } from "../weight.ts";
 import { Client } from "./client.ts";
 import { readGauges } from "./gauges.ts";
-import { weightOf, weightOfEvents } from "./outgoing.ts";
 import {
   type AlterCommand,
   type Answer,
@@ -39,7 +43,6 @@ import {
   type ClaimCommand,
   type DispatchCommand,
   type ExtendCommand,
-  monotonicMs,
   type NewJob,
   type Origin,
   type PutCommand,
@@ -49,10 +52,7 @@ import {
   type SweepCommand,
 } from "./protocol.ts";
 import type { Demand } from "./request.ts";
-import { longestRunning } from "./running.ts";
 import type { TaskInput, TaskName, TaskResult } from "./side.ts";
-import { type ClaimRequestOnWire, onceOver, SqliteConsumer } from "./sqlite-consumer.ts";
-import { Tally } from "./tally.ts";
 
 /** How long an operation without a time-out of its own waits for the database's lock. */
 const LOCK_MS = 30_000;
@@ -71,7 +71,7 @@ class SqliteStorage implements Storage {
   readonly #directory: string;
   readonly #origin: Origin;
   readonly #retention: Retention | undefined;
-  readonly #consumers = new Set<SqliteConsumer>();
+  readonly #consumers = new Set<SlotConsumer>();
   readonly #underWay = new Tally();
   /** No put waits for room any more. */
   #hasty = false;
@@ -119,7 +119,7 @@ class SqliteStorage implements Storage {
   }
 
   /** As `claim`, also for a consumer's slot. */
-  async claimFor(claim: ClaimRequestOnWire, signal: AbortSignal | undefined): Promise<Delivery[]> {
+  async claimFor(claim: SlotClaim, signal: AbortSignal | undefined): Promise<Delivery[]> {
     const { waitMs } = claim;
     const askedAt = monotonicMs();
     const lockMs = waitMs === 0 ? LOOK_LOCK_MS : Math.min(waitMs, LOCK_MS);
@@ -292,7 +292,7 @@ class SqliteStorage implements Storage {
     const { queue, fsync } = this.#origin;
     const cells = new SharedArrayBuffer(settings.slots * 4);
     const onWire = { ...settings, queue, fsync, retention: this.#retention, cells };
-    const consumer = new SqliteConsumer(this, onWire, listener, this.#open(), () => this.#consumers.delete(consumer));
+    const consumer = new SlotConsumer(this, onWire, listener, this.#open(), () => this.#consumers.delete(consumer));
     this.#consumers.add(consumer);
     return consumer;
   }

@@ -1,10 +1,10 @@
 import type { StorageError } from "../../errors.ts";
 import type { JobState } from "../../state.ts";
+import type { HeldLease } from "../held-leases.ts";
 import type { Delivery, Enqueued } from "../storage.ts";
 import { type ClaimContext, deliver, type Waiter } from "./claims.ts";
 import type { Conflict } from "./fan-out.ts";
 import type { Sign, Step } from "./group-commit.ts";
-import type { HeldLease } from "./leases.ts";
 import type { Outbox } from "./outbox.ts";
 import type { Command, ExtendCommand, NewJob, PutCommand, ReclaimCommand, SettleCommand } from "./protocol.ts";
 import type { Transitions } from "./transitions.ts";

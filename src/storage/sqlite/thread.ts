@@ -1,4 +1,5 @@
 import { type MessagePort, receiveMessageOnPort, workerData } from "node:worker_threads";
+import { type ClockReading, monotonicMs, setClockBy } from "../shared-clock.ts";
 import { Connection } from "./connection.ts";
 import { unsafeSqlite } from "./doubts.ts";
 import { type Driver, loadDriver, toStorageError } from "./driver.ts";
@@ -8,16 +9,8 @@ import { whileWorking } from "./leaving.ts";
 import { Lookout } from "./lookout.ts";
 import { KnownOrigins } from "./origins.ts";
 import { errorOnWire } from "./outbox.ts";
-import {
-  type ClockReading,
-  END,
-  type FromEngine,
-  monotonicMs,
-  SIGNAL,
-  setClockBy,
-  type WarningOnWire,
-} from "./protocol.ts";
-import type { ThreadData } from "./storage-thread.ts";
+import type { ThreadData } from "./protocol.ts";
+import { END, type FromEngine, SIGNAL, type WarningOnWire } from "./protocol.ts";
 import { type PackedToEngine, packFromEngine, unpackToEngine } from "./wire.ts";
 
 /**

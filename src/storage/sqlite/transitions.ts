@@ -1,4 +1,5 @@
 import { type JobState, STATES } from "../../state.ts";
+import { HeadStarts } from "../head-start.ts";
 import type { Delivery, Enqueued, FailedFilter, Lease, QueueStats, Settlement } from "../storage.ts";
 import { acknowledgeSeveral } from "./acknowledge.ts";
 import type { Connection } from "./connection.ts";
@@ -6,7 +7,6 @@ import { dequeue, dequeueSeveral, type Terms } from "./dequeue.ts";
 import type { Row } from "./driver.ts";
 import { enqueue } from "./enqueue.ts";
 import { Conflict, fanOut, link } from "./fan-out.ts";
-import { HeadStarts } from "./head-start.ts";
 import { Load, loadOf } from "./load.ts";
 import type { NewEvent, NewJob } from "./protocol.ts";
 

@@ -1,11 +1,8 @@
-// Works off what is left in some queues, records it, and tells in a file what there is in the end.
-import fs from "node:fs";
+// Works off what is left in some queues, and records it.
 import path from "node:path";
-import { STATES } from "../../../dist/state.js";
-import { loadDriver } from "../../../dist/storage/sqlite/driver.js";
 import { input, say } from "../../programs/lines.mjs";
 import { History } from "./history.mjs";
-import { nameOf, RecordedQueue } from "./recorded-queue.mjs";
+import { RecordedQueue } from "./recorded-queue.mjs";
 
 const { location, histories } = input;
 const name = `drain.${process.pid}`;
@@ -27,19 +24,4 @@ for (const queue of input.queues) {
   await recorded.close();
 }
 
-const db = loadDriver().open(path.join(location, "localqueue.db"));
-const rows = db.prepare("SELECT * FROM messages ORDER BY id").all();
-db.close();
-const jobs = rows.map((row) => ({
-  id: row.id,
-  queue: row.queue,
-  payload: nameOf(row.payload),
-  state: STATES[row.status],
-  attempts: row.attempts,
-  maxAttempts: row.max_attempts,
-  jobId: row.job_id ?? undefined,
-  key: row.dedup_key ?? undefined,
-}));
-const file = path.join(histories, "rows.json");
-fs.writeFileSync(file, JSON.stringify(jobs));
-say("drained", { drained, file });
+say("drained", { drained });

@@ -6,7 +6,7 @@ import { Random } from "../../support/random.mjs";
 import { History } from "./history.mjs";
 import { RecordedQueue } from "./recorded-queue.mjs";
 
-const { location, seed, deletes, limit, deaths = [] } = input;
+const { location, seed, deletes, limit, deaths = [], tolerated = deaths.length > 0 ? ["IO"] : [] } = input;
 const name = `${seed}.${process.pid}`;
 const random = new Random(seed * 7919 + input.number);
 const history = new History(path.join(input.histories, `${name}.jsonl`), name);
@@ -143,8 +143,8 @@ async function act() {
   while (!ending) {
     const action = held.length > 60 ? "settle" : random.weighted(WEIGHTS);
     await actions[action]().catch((error) => {
-      // Looks, of which no history is kept, fail with the engine.
-      if (deaths.length === 0 || error.code !== "IO") throw error;
+      // Looks, of which no history is kept, fail with what is under them.
+      if (!tolerated.includes(error.code)) throw error;
     });
     // So that the histories do not grow without end.
     await sleep(random.below(6));

@@ -2,7 +2,7 @@ import { execFileSync } from "node:child_process";
 import { existsSync, readFileSync, rmSync } from "node:fs";
 import path from "node:path";
 import type { Database, Row } from "../../../dist/storage/sqlite/driver.js";
-import { openDatabase } from "../../support/database.ts";
+import { openFile } from "../../support/database.ts";
 import { TestClock } from "../../support/engine-harness.ts";
 import { Random } from "../../support/random.mjs";
 import { saltsOf, shapeOf } from "./log-file.ts";
@@ -77,7 +77,7 @@ class Recorder {
       // Whatever was committed is in the file when the next transaction begins.
       process.plant({ at: "BEGIN IMMEDIATE", times: Number.POSITIVE_INFINITY, strikes: () => this.#look() });
     }
-    this.#reader = openDatabase(this.#directory);
+    this.#reader = openFile(this.#directory);
     // A file whose layout is not complete yet is an empty queue to whoever opens it.
     this.#states = new Array<string>(this.#commits() + 1).fill(stateOf(this.#reader));
   }

@@ -1,11 +1,12 @@
 import { EventEmitter } from "node:events";
 import { createRequire, syncBuiltinESMExports } from "node:module";
+import { monotonicMs } from "../../../dist/storage/shared-clock.js";
 import { Connection } from "../../../dist/storage/sqlite/connection.js";
 import { loadDriver, toStorageError } from "../../../dist/storage/sqlite/driver.js";
 import { Engine } from "../../../dist/storage/sqlite/engine.js";
 import { KnownOrigins } from "../../../dist/storage/sqlite/origins.js";
 import { errorOnWire } from "../../../dist/storage/sqlite/outbox.js";
-import { type FromEngine, monotonicMs } from "../../../dist/storage/sqlite/protocol.js";
+import type { FromEngine } from "../../../dist/storage/sqlite/protocol.js";
 import type { EngineThreadData } from "../../../dist/storage/sqlite/thread.js";
 import { type PackedToEngine, packFromEngine, unpackToEngine } from "../../../dist/storage/sqlite/wire.js";
 

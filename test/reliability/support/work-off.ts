@@ -1,9 +1,11 @@
-import { readdirSync, readFileSync } from "node:fs";
+import { readdirSync } from "node:fs";
 import path from "node:path";
 import { faultsOf } from "../../support/inspect.ts";
 import { Program } from "../../support/program.ts";
+import { nameOf } from "../programs/recorded-queue.mjs";
 import { check, type Findings } from "./checker.ts";
-import { type Call, type Entry, type FinalRow, readHistory } from "./history.ts";
+import { finalRows } from "./drain.ts";
+import { type Call, type Entry, readHistory } from "./history.ts";
 
 export interface Scene {
   readonly location: string;
@@ -17,10 +19,10 @@ export interface Scene {
 /** Has a new process work off all that is left, once all faults are over, and holds what happened against the guarantees. */
 export async function workOffAndCheck(scene: Scene, seconds = 60): Promise<Findings & { history: Entry[] }> {
   const program = new Program("../reliability/programs/drain.mjs", { ...scene, seconds });
-  const { drained, file } = await program.hears("drained", (seconds + 30) * 1000);
+  const { drained } = await program.hears("drained", (seconds + 30) * 1000);
   await program.ends();
   const history = historyOf(scene);
-  const rows = JSON.parse(readFileSync(file as string, "utf8")) as FinalRow[];
+  const rows = finalRows(scene.location).map((row) => ({ ...row, payload: nameOf(row.payload) }));
   const clockSkewMs = scene.setClocks ? Number.POSITIVE_INFINITY : 0;
   const faults = faultsOf(scene.location);
   return { ...check({ history, rows, drained: drained === true, faults, clockSkewMs }), history };

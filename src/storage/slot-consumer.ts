@@ -1,15 +1,65 @@
-import { LeaseExpiredError } from "../../errors.ts";
-import type { JobState } from "../../state.ts";
-import type { Consumer, ConsumerListener, ConsumerSettings, Delivery, Lease, Settlement } from "../storage.ts";
-import type { Client } from "./client.ts";
-import { type ClaimCommand, type ConsumerOnWire, cellTime, type LeaseNews, monotonicMs, SLOT } from "./protocol.ts";
+import { LeaseExpiredError } from "../errors.ts";
+import type { JobState } from "../state.ts";
+import { cellTime, SLOT } from "./handler-cells.ts";
+import { monotonicMs } from "./shared-clock.ts";
+import type {
+  Consumer,
+  ConsumerListener,
+  ConsumerSettings,
+  Delivery,
+  Lease,
+  Retention,
+  Settlement,
+} from "./storage.ts";
 
-/** A claim for the storage of a consumer. */
-export type ClaimRequestOnWire = Pick<ClaimCommand, "limit" | "leaseMs" | "waitMs" | "consumer" | "slot">;
+export interface ConsumerOnWire extends ConsumerSettings {
+  readonly queue: string;
+  readonly fsync: boolean;
+  readonly retention: Retention | undefined;
+  /** One cell per slot: `SLOT`, or the `cellTime` at which the handler was started. */
+  readonly cells: SharedArrayBuffer;
+}
+
+/** A lease that is to be renewed for a consumer, told anew to a thread that follows another. */
+export interface HeldOnWire extends Lease {
+  readonly slot: number;
+}
+
+/** What a consumer's listener is told. */
+export interface LeaseNews {
+  readonly consumer: number;
+  readonly receipt: string;
+  readonly news: "lost" | "renewed" | "timedOut" | "overdue";
+  readonly leaseUntil?: number;
+}
+
+/** What a client keeps of a consumer, so that a new thread can go on where the former one died. */
+export interface ConsumerRecord {
+  readonly settings: ConsumerOnWire;
+  readonly held: () => readonly HeldOnWire[];
+  readonly tell: (news: LeaseNews) => void;
+}
+
+/** Who has the leases of consumers renewed. */
+export interface ConsumerRegistry {
+  /** Registers a consumer; returns its number. */
+  consume(record: ConsumerRecord): number;
+  dismiss(consumer: number): void;
+}
+
+/** A claim, also for a consumer's slot. */
+export interface SlotClaim {
+  readonly limit: number;
+  readonly leaseMs: number;
+  /** 0 = look once, Infinity = wait for ever. */
+  readonly waitMs: number;
+  readonly consumer?: number;
+  readonly slot?: number;
+}
 
 /** What a consumer needs of its storage. */
 export interface ConsumerStorage {
-  claimFor(claim: ClaimRequestOnWire, signal: AbortSignal | undefined): Promise<Delivery[]>;
+  claimFor(claim: SlotClaim, signal: AbortSignal | undefined): Promise<Delivery[]>;
   settleHeld(lease: Lease, move: Settlement): Promise<JobState>;
 }
 
@@ -26,9 +76,9 @@ export async function onceOver(settling: Promise<JobState>, forget: () => void):
 }
 
 /** A consumer, and the deliveries that it holds. */
-export class SqliteConsumer implements Consumer {
+export class SlotConsumer implements Consumer {
   readonly #storage: ConsumerStorage;
-  readonly #client: Client;
+  readonly #registry: ConsumerRegistry;
   readonly #settings: ConsumerSettings;
   readonly #cells: Int32Array;
   readonly #id: number;
@@ -43,16 +93,16 @@ export class SqliteConsumer implements Consumer {
     storage: ConsumerStorage,
     settings: ConsumerOnWire,
     listener: ConsumerListener,
-    client: Client,
+    registry: ConsumerRegistry,
     onClose: () => void,
   ) {
     this.#storage = storage;
-    this.#client = client;
+    this.#registry = registry;
     this.#settings = settings;
     this.#cells = new Int32Array(settings.cells);
     this.#held = Array.from(this.#cells, () => []);
     this.#onClose = onClose;
-    this.#id = client.consume({
+    this.#id = registry.consume({
       settings,
       held: () => this.#held.flatMap((leases, slot) => leases.map(({ id, receipt }) => ({ id, receipt, slot }))),
       tell: (news) => this.#tell(news, listener),
@@ -98,7 +148,7 @@ export class SqliteConsumer implements Consumer {
   close(): void {
     if (this.#closed) return;
     this.#closed = true;
-    this.#client.dismiss(this.#id);
+    this.#registry.dismiss(this.#id);
     this.#onClose();
   }
 

@@ -23,4 +23,17 @@ export class HeadStarts {
     if (dues.size === 0) this.#byQueue.delete(queue);
     return dues.has(dueAt) ? dueAt + HEAD_START_MS : dueAt;
   }
+
+  /** How much later than others this client is to take what is due in a queue. */
+  marginMs(queue: string): number {
+    return this.#byQueue.has(queue) ? HEAD_START_MS : 0;
+  }
+
+  /** Those whose head start is over, at that time, are done with. */
+  forget(queue: string, now: number): void {
+    const dues = this.#byQueue.get(queue);
+    if (dues === undefined) return;
+    for (const due of dues) if (due + HEAD_START_MS <= now) dues.delete(due);
+    if (dues.size === 0) this.#byQueue.delete(queue);
+  }
 }

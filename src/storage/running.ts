@@ -1,9 +1,11 @@
-import type { LongestRunning } from "../storage.ts";
-import { type ConsumerOnWire, cellTime, elapsedSince, type HeldOnWire, monotonicMs } from "./protocol.ts";
+import { cellTime, elapsedSince } from "./handler-cells.ts";
+import { monotonicMs } from "./shared-clock.ts";
+import type { ConsumerRecord } from "./slot-consumer.ts";
+import type { LongestRunning } from "./storage.ts";
 
-/** The job that a worker of this program has been handling the longest, read off the slots that the engine watches. */
+/** The job that a worker of this program has been handling the longest, read off the slots that are watched. */
 export function longestRunning(
-  consumers: Iterable<{ readonly settings: ConsumerOnWire; readonly held: () => readonly HeldOnWire[] }>,
+  consumers: Iterable<Pick<ConsumerRecord, "settings" | "held">>,
   queue: string,
 ): LongestRunning {
   const now = cellTime(monotonicMs());

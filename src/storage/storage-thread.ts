@@ -1,13 +1,6 @@
 import { MessageChannel, type MessagePort, receiveMessageOnPort, Worker } from "node:worker_threads";
 import { neverStarted } from "./refusals.ts";
 
-/** What every thread of ours gets, beside data of its own. */
-export interface ThreadData {
-  readonly directory: string;
-  readonly port: MessagePort;
-  readonly signals: Int32Array;
-}
-
 export interface ThreadListener {
   message(message: unknown): void;
   /** The thread is gone, for whatever reason; `error` is what it threw. */
@@ -22,16 +15,16 @@ export class StorageThread {
   #isKeptAlive = true;
 
   /** `entry` throws where a bundler left no module's URL. */
-  constructor(entry: () => URL, data: Omit<ThreadData, "port">, listener: ThreadListener) {
+  constructor(entry: () => URL, data: object, listener: ThreadListener, env: NodeJS.ProcessEnv = {}) {
     const { port1, port2 } = new MessageChannel();
     this.#port = port1;
-    // Options and environment of the program are not for this thread: a loader or a preloaded module could break it.
+    // Options of the program are not for this thread: a loader or a preloaded module could break it.
     const options = {
       name: "localqueue",
       workerData: { ...data, port: port2 },
       transferList: [port2],
       execArgv: [],
-      env: {},
+      env,
       // What it has at a time is small; without a bound, Node 24 lets short-lived garbage grow to 128 MB first.
       resourceLimits: { maxYoungGenerationSizeMb: 24 },
     };

@@ -1,0 +1,349 @@
+import type { StorageError } from "../../errors.ts";
+import { clearTimeout, monotonicNow, queueMicrotask, setTimeout } from "../../timers.ts";
+import { HeadStarts } from "../head-start.ts";
+import type { Delivery } from "../storage.ts";
+import { toStorageError } from "./failures.ts";
+import type { Origin } from "./order.ts";
+import { payloadOf } from "./payloads.ts";
+import type { Row } from "./rows.ts";
+import { firstPause, longer, pauseFor, type Runner, type Trouble, troubleOf } from "./runner.ts";
+import { SLICE, type Statements } from "./statements.ts";
+import type { Transaction } from "./transaction.ts";
+
+/** So many callers, or jobs, are served by one transaction. */
+const MOST_WAITERS = 1000;
+const MOST_JOBS = 5000;
+const MOST_BYTES_OF_TIMER = 2 ** 31 - 1;
+
+/** A claim that has not been answered yet. Times are by the monotonic clock. */
+export interface Waiter {
+  readonly origin: Origin;
+  readonly limit: number;
+  readonly leaseMs: number;
+  /** Deliveries allowed in all, instead of those of the jobs. */
+  readonly budget: number | undefined;
+  /** When to stop waiting for work. */
+  readonly endsAt: number;
+  /** How long it may wait for a lock or the server. */
+  readonly lockMs: number;
+  /** Whether its caller will not take anything any more, and why. */
+  withdrawn: { readonly reason: unknown } | undefined;
+  /** Set while there is trouble: when to give up. */
+  gaveUpAt: number | undefined;
+  /** Takes over the leases before it answers. */
+  readonly deliver: (rows: Delivery[], claimedAt: number) => void;
+  readonly fail: (reason: unknown) => void;
+}
+
+/** What there is in a queue; times in milliseconds from now. */
+export interface Outlook {
+  readonly ready: boolean;
+  readonly dueIn: number;
+  readonly endsIn: number;
+  /** By the clock of the database. */
+  readonly now: number;
+}
+
+export interface QueueClaimsOptions {
+  readonly queue: string;
+  readonly runner: Runner;
+  readonly sql: Statements;
+  readonly look: (queue: string) => Promise<Outlook>;
+  /** Told after each transaction that moved jobs, what of the clock was seen in it, and whether leases were ended. */
+  readonly claimed: (queue: string, now: number, moved: { ended: boolean; promoted: boolean }) => void;
+}
+
+interface Served {
+  readonly waiter: Waiter;
+  readonly rows: Delivery[];
+}
+
+/** One queue's waiting claims, first come, first served. */
+export class QueueClaims {
+  readonly #options: QueueClaimsOptions;
+  #waiters: Waiter[] = [];
+  #underWay = new Set<Waiter>();
+  /** Something may have become ready. */
+  #check = false;
+  #serving = false;
+  /** When the next delayed job is due or the next lease ends, as far as is known. */
+  #nextAt = Number.POSITIVE_INFINITY;
+  #timer: ReturnType<typeof setTimeout> | undefined;
+  readonly #headStarts = new HeadStarts();
+
+  constructor(options: QueueClaimsOptions) {
+    this.#options = options;
+  }
+
+  get waiting(): boolean {
+    return this.#waiters.length > 0;
+  }
+
+  add(waiter: Waiter): void {
+    this.#waiters.push(waiter);
+    this.check();
+  }
+
+  /** There may be something to claim. */
+  check(): void {
+    this.#check = true;
+    if (this.#serving || this.#waiters.length === 0) return;
+    this.#serving = true;
+    queueMicrotask(() => void this.#serve());
+  }
+
+  /** What a look showed; `undefined`: it failed, which whoever waits is to hear of. */
+  see(outlook: Outlook | undefined): void {
+    if (outlook === undefined || outlook.ready) {
+      this.check();
+      return;
+    }
+    this.#expect(outlook);
+    if (!this.#serving) this.#plan();
+  }
+
+  /** This client gave a job back for others to take, which is due then, by the clock of the database. */
+  left(dueAt: number): void {
+    this.#headStarts.give(this.#options.queue, dueAt);
+  }
+
+  /** Ends waits at once; one that is just being served gets what it got, to be given back. */
+  withdraw(which: (waiter: Waiter) => boolean, reason: unknown): void {
+    for (const waiter of this.#waiters.filter(which)) {
+      waiter.withdrawn ??= { reason };
+      if (this.#underWay.has(waiter)) continue;
+      this.#remove(waiter);
+      waiter.fail(reason);
+    }
+  }
+
+  #remove(waiter: Waiter): void {
+    const index = this.#waiters.indexOf(waiter);
+    if (index >= 0) this.#waiters.splice(index, 1);
+  }
+
+  async #serve(): Promise<void> {
+    for (let pause = firstPause(); this.#check && this.#waiters.length > 0; ) {
+      this.#check = false;
+      const trouble = await this.#try();
+      if (trouble === "gone") {
+        await pauseFor(pause);
+        pause = longer(pause);
+      } else if (trouble === undefined) pause = firstPause();
+    }
+    this.#serving = false;
+    this.#plan();
+  }
+
+  /** One transaction for those who wait now. */
+  async #try(): Promise<Trouble | undefined> {
+    const batch = this.#batch();
+    const startedAt = monotonicNow();
+    this.#underWay = new Set(batch);
+    try {
+      const { runner, claimed, queue } = this.#options;
+      const attempt = {
+        lockMs: Math.min(...batch.map(({ lockMs, gaveUpAt }) => (gaveUpAt ?? startedAt + lockMs) - startedAt)),
+        fsync: undefined,
+        endsAt: () => startedAt + Math.max(...batch.map(({ lockMs }) => lockMs)),
+      };
+      const done = await runner.run(attempt, (transaction) => this.#claim(transaction, batch));
+      this.#underWay.clear();
+      for (const waiter of this.#waiters) waiter.gaveUpAt = undefined;
+      claimed(queue, done.now, done);
+      this.#answer(done.served, startedAt);
+      if (done.more) this.#check = true;
+      else if (this.#waiters.length > 0) await this.#look();
+      this.#end(monotonicNow());
+      return undefined;
+    } catch (error) {
+      this.#underWay.clear();
+      return await this.#judge(error, startedAt);
+    }
+  }
+
+  #batch(): Waiter[] {
+    let jobs = 0;
+    const end = this.#waiters.findIndex(({ limit }, index) => {
+      jobs += limit;
+      return index > 0 && (index === MOST_WAITERS || jobs > MOST_JOBS);
+    });
+    return end < 0 ? [...this.#waiters] : this.#waiters.slice(0, end);
+  }
+
+  /** Moves along what is due, then claims, for those who want it on the same terms by one statement. */
+  async #claim(
+    transaction: Transaction,
+    batch: readonly Waiter[],
+  ): Promise<{ served: Served[]; more: boolean; now: number; ended: boolean; promoted: boolean }> {
+    const { queue, sql } = this.#options;
+    const budget = batch[0]?.budget ?? null;
+    const stirring = transaction.query(sql.stir, [queue, budget, this.#headStarts.marginMs(queue)]);
+    const groups = groupsOf(batch);
+    const claiming = groups.map((group) => transaction.query(sql.claim, [queue, ...group.parameters]));
+    const served: Served[] = [];
+    let exhausted = 0;
+    let short = false;
+    for (const [index, group] of groups.entries()) {
+      const rows = (await claiming[index]) as Row[];
+      while (group.budget !== undefined && rows.length < group.wanted) {
+        // Some that it looked at may have used up its budget, and be in the way.
+        const [spent] = await transaction.query(sql.exhaust, [queue, group.budget]);
+        if (spent?.["exhausted"] === 0) break;
+        exhausted += spent?.["exhausted"] as number;
+        const [wanted, ...terms] = group.parameters;
+        rows.push(...(await transaction.query(sql.claim, [queue, (wanted as number) - rows.length, ...terms])));
+      }
+      short ||= rows.length < group.wanted;
+      served.push(...share(group.waiters, rows));
+    }
+    const [stirred] = await stirring;
+    const { expired, promoted, now } = stirred as { expired: number; promoted: number; now: number };
+    this.#headStarts.forget(queue, now);
+    const more = !short || expired === SLICE || promoted === SLICE;
+    return { served, more, now, ended: expired + exhausted > 0, promoted: promoted > 0 };
+  }
+
+  #answer(served: readonly Served[], claimedAt: number): void {
+    for (const { waiter, rows } of served) {
+      if (rows.length === 0) continue;
+      this.#remove(waiter);
+      waiter.deliver(rows, claimedAt);
+    }
+  }
+
+  /** Nothing more is there: when will there be? */
+  async #look(): Promise<void> {
+    const { look, queue } = this.#options;
+    const outlook = await look(queue);
+    this.#expect(outlook);
+    if (outlook.ready) this.#check = true;
+  }
+
+  #expect({ dueIn, endsIn, now }: Outlook): void {
+    const due = this.#headStarts.dueHere(this.#options.queue, now + dueIn) - now;
+    this.#nextAt = monotonicNow() + Math.max(1, Math.min(due, endsIn));
+  }
+
+  /** Answers those whose time is up, and those who were withdrawn while they might still have been served. */
+  #end(now: number): void {
+    for (const waiter of this.#waiters.slice()) {
+      if (this.#underWay.has(waiter)) continue;
+      if (waiter.withdrawn === undefined && (this.#check || waiter.endsAt > now)) continue;
+      this.#remove(waiter);
+      if (waiter.withdrawn === undefined) waiter.deliver([], now);
+      else waiter.fail(waiter.withdrawn.reason);
+    }
+  }
+
+  /** After an attempt that failed. Whoever only looks is told, if there is nothing to be had anyway. */
+  async #judge(error: unknown, startedAt: number): Promise<Trouble> {
+    const trouble = troubleOf(error);
+    const { runner } = this.#options;
+    const failure = toStorageError(error, runner.place);
+    if (!runner.isTransient(trouble)) {
+      this.#failAll(failure);
+      return trouble;
+    }
+    this.#check = true;
+    if (trouble === "locked") await this.#lookWhileLocked();
+    const now = monotonicNow();
+    for (const waiter of this.#waiters.slice()) {
+      if (waiter.withdrawn === undefined && this.#check) {
+        waiter.gaveUpAt ??= giveUpAt(waiter, startedAt);
+        if (waiter.gaveUpAt > now) continue;
+        this.#remove(waiter);
+        waiter.fail(failure);
+      }
+    }
+    this.#end(now);
+    return trouble;
+  }
+
+  async #lookWhileLocked(): Promise<void> {
+    try {
+      const { ready, dueIn, endsIn } = await this.#options.look(this.#options.queue);
+      const next = Math.min(dueIn, endsIn);
+      this.#check = ready || next <= 0;
+      if (!this.#check) this.#nextAt = monotonicNow() + next;
+    } catch {
+      // The next attempt meets the same.
+    }
+  }
+
+  #failAll(failure: StorageError): void {
+    for (const waiter of this.#waiters.splice(0)) waiter.fail(failure);
+    this.#check = false;
+  }
+
+  /** Wakes up when something is due, or somebody's time is up. */
+  #plan(): void {
+    clearTimeout(this.#timer);
+    this.#timer = undefined;
+    if (this.#waiters.length === 0) return;
+    const now = monotonicNow();
+    const ends = this.#waiters.reduce((soonest, { endsAt }) => Math.min(soonest, endsAt), Number.POSITIVE_INFINITY);
+    const ms = Math.min(MOST_BYTES_OF_TIMER, Math.max(0, Math.ceil(Math.min(ends, this.#nextAt) - now)));
+    this.#timer = setTimeout(() => this.#wake(), ms);
+  }
+
+  #wake(): void {
+    if (this.#serving) return;
+    const now = monotonicNow();
+    if (this.#nextAt <= now) {
+      this.#nextAt = Number.POSITIVE_INFINITY;
+      this.check();
+      return;
+    }
+    this.#end(now);
+    this.#plan();
+  }
+}
+
+function giveUpAt({ endsAt, lockMs }: Waiter, startedAt: number): number {
+  return endsAt <= startedAt ? startedAt + lockMs : Math.min(startedAt + lockMs, endsAt);
+}
+
+interface Group {
+  readonly waiters: Waiter[];
+  readonly budget: number | undefined;
+  wanted: number;
+  readonly parameters: readonly [wanted: number, leaseMs: number, budget: number | null];
+}
+
+/** Those next to each other who want jobs on the same terms. */
+function groupsOf(batch: readonly Waiter[]): Group[] {
+  const groups: { waiters: Waiter[] }[] = [];
+  for (const waiter of batch) {
+    const first = groups.at(-1)?.waiters[0];
+    if (first !== undefined && first.leaseMs === waiter.leaseMs && first.budget === waiter.budget) {
+      groups.at(-1)?.waiters.push(waiter);
+    } else groups.push({ waiters: [waiter] });
+  }
+  return groups.map(({ waiters }) => {
+    const { leaseMs, budget } = waiters[0] as Waiter;
+    const wanted = waiters.reduce((sum, { limit }) => sum + limit, 0);
+    return { waiters, budget, wanted, parameters: [wanted, Math.round(leaseMs), budget ?? null] };
+  });
+}
+
+function share(waiters: readonly Waiter[], rows: readonly Row[]): Served[] {
+  let next = 0;
+  return waiters.map((waiter) => {
+    const own = rows.slice(next, (next += waiter.limit));
+    return { waiter, rows: own.map((row) => deliveryOf(row, waiter.origin.text)) };
+  });
+}
+
+function deliveryOf(row: Row, asText: boolean): Delivery {
+  return {
+    id: row["id"] as number,
+    receipt: row["receipt"] as string,
+    payload: payloadOf(row["payload"], asText),
+    attempt: row["attempts"] as number,
+    jobId: (row["job_id"] as string | null) ?? undefined,
+    leaseUntil: row["lease_until"] as number,
+    enqueuedAt: row["created_at"] as number,
+    context: (row["trace_context"] as string | null) ?? undefined,
+  };
+}

@@ -1,0 +1,151 @@
+import { type JobState, STATES } from "../../state.ts";
+import { refusal } from "../refusals.ts";
+import type { Lease, Settlement } from "../storage.ts";
+import type { Outcome } from "./lane.ts";
+import type { Order } from "./order.ts";
+import type { Row } from "./rows.ts";
+import type { Ending, Statements } from "./statements.ts";
+import type { Transaction } from "./transaction.ts";
+
+/** What a holder does with a delivery, but for what it emits. */
+export type HolderMove = Settlement | { readonly event: "extend"; readonly ms: number };
+
+export interface HolderInput {
+  readonly lease: Lease;
+  readonly move: HolderMove;
+}
+
+/** What came of it: the state, or the new end of the lease. */
+export interface HolderResult {
+  readonly state: JobState;
+  readonly leaseUntil: number;
+  /** When a job is due that was given back. */
+  readonly dueAt: number;
+}
+
+export type HolderOrder = Order<HolderInput, HolderResult>;
+
+const AT_ONCE = { initialMs: 0, maxMs: 0, lastError: null, exhaustedReason: "retries_exhausted" } as const;
+
+/** Those of one kind, and which of the batch they are. */
+type Kind = Ending | "extend";
+
+/** Ends or extends deliveries, those of each kind by one statement. Of several with the same receipt the first counts. */
+export async function performEndings(
+  sql: Statements,
+  transaction: Transaction,
+  orders: readonly HolderOrder[],
+): Promise<Outcome<HolderResult>> {
+  const results: (HolderResult | undefined)[] = [];
+  const seen = new Set<string>();
+  const kinds = new Map<Kind, number[]>();
+  for (const [index, { input }] of orders.entries()) {
+    const { event } = input.move;
+    const key = `${input.lease.id} ${input.lease.receipt}`;
+    // Who extends first may settle after that, by a statement that comes later.
+    if (event !== "extend") {
+      if (seen.has(key)) continue;
+      seen.add(key);
+    }
+    const same = kinds.get(event);
+    if (same === undefined) kinds.set(event, [index]);
+    else same.push(index);
+  }
+  const extending = extend(sql, transaction, orders, kinds.get("extend") ?? [], results);
+  const ending = [...kinds].map(([kind, indexes]) =>
+    kind === "extend" ? extending : end(sql, transaction, orders, kind, indexes, results),
+  );
+  await Promise.all(ending);
+  const answers = orders.map((_, index) => results[index] ?? lost());
+  const ended = orders.filter((_, index) => results[index] !== undefined).map(({ origin }) => origin.queue);
+  return { answers, stirred: new Set(ended), freed: new Set(ended) };
+}
+
+function lost(): Error {
+  return refusal("lost", undefined) as Error;
+}
+
+async function end(
+  sql: Statements,
+  transaction: Transaction,
+  orders: readonly HolderOrder[],
+  kind: Ending,
+  indexes: readonly number[],
+  results: (HolderResult | undefined)[],
+): Promise<void> {
+  const given = indexes.map((index) => orders[index] as HolderOrder);
+  const rows = await transaction.query(sql.end[kind], parametersOf(given));
+  for (const row of rows) results[indexOf(row, indexes)] = ended(row);
+}
+
+async function extend(
+  sql: Statements,
+  transaction: Transaction,
+  orders: readonly HolderOrder[],
+  indexes: readonly number[],
+  results: (HolderResult | undefined)[],
+): Promise<void> {
+  if (indexes.length === 0) return;
+  const given = indexes.map((index) => orders[index] as HolderOrder);
+  const ms = given.map(({ input: { move } }) => (move.event === "extend" ? Math.round(move.ms) : 0));
+  const rows = await transaction.query(sql.extend, [...leasesOf(given), ms]);
+  for (const row of rows) {
+    results[indexOf(row, indexes)] = { state: "processing", leaseUntil: row["lease_until"] as number, dueAt: 0 };
+  }
+}
+
+/** Which of the batch a row is about. */
+function indexOf(row: Row, indexes: readonly number[]): number {
+  return indexes[(row["n"] as number) - 1] as number;
+}
+
+function ended(row: Row): HolderResult {
+  return { state: STATES[row["status"] as number] as JobState, leaseUntil: 0, dueAt: row["available_at"] as number };
+}
+
+function leasesOf(orders: readonly { readonly input: HolderInput; readonly origin: { queue: string } }[]): unknown[][] {
+  return [
+    orders.map(({ input }) => input.lease.id),
+    orders.map(({ input }) => input.lease.receipt),
+    orders.map(({ origin }) => origin.queue),
+  ];
+}
+
+/** What the statements that end deliveries are given. */
+export function parametersOf(
+  orders: readonly { readonly input: HolderInput; readonly origin: { queue: string } }[],
+): unknown[][] {
+  const terms = orders.map(({ input: { move } }) => termsOf(move));
+  return [
+    ...leasesOf(orders),
+    terms.map(({ ms }) => Math.round(ms)),
+    terms.map(({ maxMs }) => Math.round(maxMs)),
+    terms.map(({ error }) => error),
+    terms.map(({ reason }) => reason),
+    terms.map(({ category }) => category),
+  ];
+}
+
+interface Terms {
+  readonly ms: number;
+  readonly maxMs: number;
+  readonly error: string | null;
+  readonly reason: string | null;
+  readonly category: string | null;
+}
+
+function termsOf(move: HolderMove): Terms {
+  const none = { ms: 0, maxMs: 0, error: null, reason: null, category: null };
+  switch (move.event) {
+    case "nack":
+      return { ...none, ms: move.delayMs, error: move.lastError ?? null, reason: move.exhaustedReason };
+    case "fail":
+      return { ...none, error: move.lastError ?? null, reason: move.reason, category: move.category ?? null };
+    case "release": {
+      const { initialMs, maxMs, lastError, exhaustedReason } = move.backoff ?? AT_ONCE;
+      return { ...none, ms: initialMs, maxMs, error: lastError, reason: exhaustedReason };
+    }
+    default:
+      return none;
+  }
+}

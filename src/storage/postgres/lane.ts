@@ -1,0 +1,227 @@
+import { StorageError } from "../../errors.ts";
+import { clearTimeout, monotonicNow, queueMicrotask, setImmediate, setTimeout } from "../../timers.ts";
+import { toStorageError } from "./failures.ts";
+import type { Order } from "./order.ts";
+import { firstPause, longer, pauseFor, type Runner, type Trouble, troubleOf } from "./runner.ts";
+import { type Transaction, Verdict } from "./transaction.ts";
+
+/** A batch ends at so many orders or bytes; what is larger goes alone. */
+const BATCH_ORDERS = 1000;
+const BATCH_BYTES = 1024 * 1024;
+/** An attempt that has taken so long, and the time of somebody who waits for it, gets no answer: its connection is cut. */
+const HUNG_MS = 2000;
+const LONGEST_WATCH_MS = 100;
+const SHORTEST_WATCH_MS = 10;
+
+/** What came of a batch. */
+export interface Outcome<Result> {
+  /** In the order of the batch; an error refuses. */
+  readonly answers: readonly (Result | Error)[];
+  /** Queues in which there may be more to claim, and those in which there may be room. */
+  readonly stirred?: Iterable<string>;
+  readonly freed?: Iterable<string>;
+}
+
+/** One of a batch cannot be done, and nothing of it may be: the others are done without it. */
+export class Culprit<Input, Result> extends Verdict {
+  readonly order: Order<Input, Result>;
+  readonly reason: Error;
+
+  constructor(order: Order<Input, Result>, reason: Error) {
+    super("one of a batch was refused");
+    this.order = order;
+    this.reason = reason;
+  }
+}
+
+export interface LaneOptions<Input, Result> {
+  readonly runner: Runner;
+  /** Does what the orders ask for, in one transaction. May be called again, with all or some of them. */
+  readonly perform: (
+    transaction: Transaction,
+    orders: readonly Order<Input, Result>[],
+    runner: Runner,
+  ) => Promise<Outcome<Result>>;
+  /** Told after COMMIT, before anybody is answered. */
+  readonly committed: (outcome: Outcome<Result>) => void;
+}
+
+/**
+ * Orders of one kind, in batches: while one is under way the next one gathers, so that many callers share a transaction
+ * and nobody waits for company. What fails in a batch is done one by one.
+ */
+export class Lane<Input, Result> {
+  readonly #options: LaneOptions<Input, Result>;
+  #waiting: Order<Input, Result>[] = [];
+  #batch: readonly Order<Input, Result>[] = [];
+  #running = false;
+  #cut: (() => void) | undefined;
+  #triedAt = 0;
+  #trouble: StorageError | undefined;
+  #timer: ReturnType<typeof setTimeout> | undefined;
+  #attempted: (() => void)[] = [];
+
+  constructor(options: LaneOptions<Input, Result>) {
+    this.#options = options;
+  }
+
+  add(order: Order<Input, Result>): void {
+    this.#waiting.push(order);
+    if (!this.#running) {
+      this.#running = true;
+      queueMicrotask(() => void this.#run());
+    }
+    this.#watch(LONGEST_WATCH_MS);
+  }
+
+  /** All that was not answered yet. */
+  get orders(): readonly Order<Input, Result>[] {
+    return [...this.#batch, ...this.#waiting].filter(({ settled }) => !settled);
+  }
+
+  /** Resolves once all that there is now was tried. */
+  async passed(): Promise<void> {
+    for (let batches = this.#waiting.length > 0 ? 2 : 1; this.#running && batches > 0; batches--) {
+      await new Promise<void>((resolve) => this.#attempted.push(resolve));
+    }
+  }
+
+  /** Somebody gave up earlier than was thought. */
+  hurry(): void {
+    if (this.#running) this.#watch(SHORTEST_WATCH_MS);
+  }
+
+  async #run(): Promise<void> {
+    while (this.#waiting.length > 0) {
+      this.#batch = this.#take();
+      await this.#settle(this.#batch);
+      this.#batch = [];
+    }
+    this.#running = false;
+    this.#passed();
+    clearTimeout(this.#timer);
+    this.#timer = undefined;
+  }
+
+  #passed(): void {
+    for (const resolve of this.#attempted.splice(0)) resolve();
+  }
+
+  #take(): Order<Input, Result>[] {
+    let bytes = 0;
+    let count = 0;
+    for (const order of this.#waiting) {
+      bytes += order.bytes;
+      if (count > 0 && (count === BATCH_ORDERS || bytes > BATCH_BYTES)) break;
+      count++;
+    }
+    return this.#waiting.splice(0, count);
+  }
+
+  /** Tries until each of them is answered. */
+  async #settle(orders: readonly Order<Input, Result>[]): Promise<void> {
+    for (let pause = firstPause(); ; ) {
+      const wanted = orders.filter((order) => order.isWanted());
+      if (wanted.length === 0) return;
+      const trouble = await this.#try(wanted);
+      this.#passed();
+      if (trouble === undefined) return;
+      if (trouble === "apart") {
+        for (const order of wanted) await this.#settle([order]);
+        return;
+      }
+      if (trouble === "gone" && !orders.every(({ settled }) => settled)) {
+        await pauseFor(pause);
+        pause = longer(pause);
+      }
+    }
+  }
+
+  async #try(orders: readonly Order<Input, Result>[]): Promise<Trouble | "culprit" | "apart" | undefined> {
+    const { runner, perform, committed } = this.#options;
+    this.#triedAt = monotonicNow();
+    try {
+      for (const order of orders) order.underWay = true;
+      const endsAt = (): number => Math.max(...orders.map((order) => order.endsAt));
+      const attempt = {
+        lockMs: Math.min(...orders.map((order) => order.endsAt)) - monotonicNow(),
+        fsync: fsyncOf(orders),
+        endsAt,
+        begun: (cut: () => void) => {
+          this.#cut = cut;
+        },
+      };
+      const outcome = await runner.run(attempt, (transaction) => perform(transaction, orders, runner));
+      this.#trouble = undefined;
+      committed(outcome);
+      for (const [index, order] of orders.entries()) {
+        const answer = outcome.answers[index] as Result | Error;
+        if (answer instanceof Error) order.fail(answer);
+        else order.succeed(answer);
+      }
+      return undefined;
+    } catch (error) {
+      return this.#judge(error, orders);
+    } finally {
+      this.#cut = undefined;
+    }
+  }
+
+  #judge(error: unknown, orders: readonly Order<Input, Result>[]): Trouble | "culprit" | "apart" {
+    if (error instanceof Culprit) {
+      (error.order as Order<Input, Result>).fail(error.reason);
+      return "culprit";
+    }
+    const { runner } = this.#options;
+    const trouble = troubleOf(error);
+    const failure = toStorageError(error, runner.place);
+    if (runner.isTransient(trouble)) {
+      this.#trouble = failure;
+      this.#expire(orders, monotonicNow());
+      return trouble;
+    }
+    // Whoever shares its fate with others is tried alone, unless it would be in vain, or might be done twice.
+    if (orders.length > 1 && trouble === "lasting" && failure.outcome === "failed" && !isOfAll(failure)) return "apart";
+    for (const order of orders) order.fail(failure);
+    return trouble;
+  }
+
+  #expire(orders: readonly Order<Input, Result>[], now: number): void {
+    for (const order of orders) {
+      if (!order.settled && order.endsAt <= now) order.fail(this.#trouble ?? tooBusy(this.#options.runner.place));
+    }
+  }
+
+  /** Tells those whose time is up that could not be tried yet, and ends an attempt that takes for ever. */
+  #watch(mostMs: number): void {
+    if (this.#timer !== undefined && mostMs >= LONGEST_WATCH_MS) return;
+    clearTimeout(this.#timer);
+    const look = (): void => {
+      this.#timer = undefined;
+      const now = monotonicNow();
+      this.#expire(this.#waiting, now);
+      this.#waiting = this.#waiting.filter(({ settled }) => !settled);
+      if (now >= this.#triedAt + HUNG_MS && this.#batch.some(({ settled, endsAt }) => !settled && endsAt <= now)) {
+        this.#cut?.();
+      }
+      if (this.#running) this.#watch(LONGEST_WATCH_MS);
+    };
+    // After a long block of the event loop answers, which wait too, are read first.
+    this.#timer = setTimeout(() => setImmediate(look), mostMs);
+  }
+}
+
+/** Flushed to the disk if one of them asks for it; as the server has it if one leaves that to the server. */
+function fsyncOf(orders: readonly Order<unknown, never>[] | readonly Order<never, unknown>[]): boolean | undefined {
+  const all = (orders as readonly Order<unknown, unknown>[]).map(({ origin }) => origin.fsync);
+  return all.includes(true) ? true : all.includes(undefined) ? undefined : false;
+}
+
+/** What no order of a batch has caused. */
+function isOfAll({ code }: StorageError): boolean {
+  return code !== "IO" && code !== "BUSY";
+}
+
+function tooBusy(place: string): StorageError {
+  return new StorageError("BUSY", `${place} was locked or busy for too long. Try again, or allow more time.`);
+}

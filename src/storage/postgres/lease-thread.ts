@@ -1,0 +1,218 @@
+import { type MessagePort, workerData } from "node:worker_threads";
+import { clearTimeout, setTimeout } from "../../timers.ts";
+import { elapsedSince } from "../handler-cells.ts";
+import { type HeldLease, HeldLeases, type LeaseHolder } from "../held-leases.ts";
+import type { PostgresTarget } from "../postgres-target.ts";
+import { type ClockReading, monotonicMs, setClockBy } from "../shared-clock.ts";
+import type { ConsumerOnWire, HeldOnWire, LeaseNews } from "../slot-consumer.ts";
+import type { Lease } from "../storage.ts";
+import { openSession, type Session } from "./connect.ts";
+import { parametersOf } from "./endings.ts";
+import { isConnectionFailure } from "./failures.ts";
+import { destroy } from "./sessions.ts";
+import { type Statements, statementsOf } from "./statements.ts";
+import { type Transaction, transact } from "./transaction.ts";
+
+/**
+ * The thread that renews the leases of a client's consumers, on a connection of its own: a handler that blocks the event
+ * loop keeps its lease. It also keeps the handlers' time, and gives back what was never started.
+ */
+
+/** A client that has not been heard of for this long is stalled: work that it did not start is given back. */
+const STALLED_MS = 1000;
+/** How often to look whether it is. */
+const LOOK_MS = 250;
+const RETRY_MS = 100;
+/** A renewal that takes longer gets no answer. */
+const HUNG_MS = 5000;
+
+export type ToKeeper =
+  | {
+      readonly kind: "consume";
+      readonly consumer: number;
+      readonly settings: ConsumerOnWire;
+      readonly held: readonly HeldOnWire[];
+    }
+  | { readonly kind: "dismiss"; readonly consumer: number }
+  | { readonly kind: "hold"; readonly consumer: number; readonly slot: number; readonly leases: readonly Lease[] }
+  | { readonly kind: "release"; readonly receipt: string }
+  | { readonly kind: "extended"; readonly receipt: string; readonly ms: number }
+  | { readonly kind: "shutdown" };
+
+export type FromKeeper = { readonly kind: "started" } | { readonly kind: "news"; readonly news: readonly LeaseNews[] };
+
+export interface KeeperThreadData {
+  readonly target: PostgresTarget;
+  readonly port: MessagePort;
+  /** When the client was last seen alive, a `cellTime`. */
+  readonly tick: Int32Array;
+  readonly clock: ClockReading;
+}
+
+class LeaseThread {
+  readonly #data: KeeperThreadData;
+  readonly #sql: Statements;
+  readonly #leases: HeldLeases;
+  readonly #holders = new Map<number, LeaseHolder>();
+  #news: LeaseNews[] = [];
+  #session: Session | undefined;
+  #timer: ReturnType<typeof setTimeout> | undefined;
+  #working = false;
+  #ended = false;
+  /** What is still to be written, should the server be gone for a while. */
+  #overdue: HeldLease[] = [];
+  #unstarted: HeldLease[] = [];
+
+  constructor(data: KeeperThreadData) {
+    this.#data = data;
+    this.#sql = statementsOf(data.target.schema);
+    this.#leases = new HeldLeases(monotonicMs, (news) => this.#news.push(news));
+    data.port.on("message", (message: ToKeeper) => this.#receive(message));
+    this.#post({ kind: "started" });
+  }
+
+  #post(message: FromKeeper): void {
+    this.#data.port.postMessage(message);
+  }
+
+  #receive(message: ToKeeper): void {
+    switch (message.kind) {
+      case "consume": {
+        const { consumer: id, settings, held } = message;
+        const holder = { id, settings, cells: new Int32Array(settings.cells), occupants: [] };
+        this.#holders.set(id, holder);
+        for (const lease of held) this.#leases.add(lease, holder, lease.slot, monotonicMs());
+        if (held.length > 0) this.#leases.renewAllAt(monotonicMs());
+        break;
+      }
+      case "dismiss":
+        this.#leases.dismiss(message.consumer);
+        this.#holders.delete(message.consumer);
+        break;
+      case "hold": {
+        const holder = this.#holders.get(message.consumer);
+        if (holder !== undefined) for (const lease of message.leases) this.#leases.add(lease, holder, message.slot);
+        break;
+      }
+      case "release":
+        this.#leases.delete(message.receipt);
+        break;
+      case "extended":
+        this.#leases.extended(message.receipt, message.ms);
+        break;
+      case "shutdown":
+        void this.#end();
+        return;
+    }
+    this.#plan();
+  }
+
+  get #idle(): boolean {
+    return this.#leases.size + this.#overdue.length + this.#unstarted.length === 0;
+  }
+
+  #plan(): void {
+    if (this.#working || this.#ended) return;
+    clearTimeout(this.#timer);
+    this.#timer = undefined;
+    if (this.#idle) return;
+    const ms = Math.max(0, Math.min(LOOK_MS, this.#leases.nextAt - monotonicMs()));
+    this.#timer = setTimeout(() => void this.#work(), ms);
+  }
+
+  async #work(): Promise<void> {
+    this.#working = true;
+    const now = monotonicMs();
+    const silentMs = elapsedSince(Atomics.load(this.#data.tick, 0), now);
+    this.#overdue.push(...this.#leases.takeOverdue(now));
+    if (silentMs > STALLED_MS) this.#unstarted.push(...this.#leases.takeUnstarted());
+    const due = this.#leases.dueForRenewal(now, silentMs);
+    this.#tell();
+    if (due.length + this.#overdue.length + this.#unstarted.length > 0) await this.#write(due);
+    this.#tell();
+    this.#working = false;
+    this.#plan();
+  }
+
+  #tell(): void {
+    if (this.#news.length > 0) this.#post({ kind: "news", news: this.#news.splice(0) });
+  }
+
+  async #write(due: readonly HeldLease[]): Promise<void> {
+    const [overdue, unstarted] = [this.#overdue, this.#unstarted];
+    let watchdog: ReturnType<typeof setTimeout> | undefined;
+    try {
+      this.#session ??= await openSession(this.#data.target);
+      const session = this.#session;
+      watchdog = setTimeout(() => destroy(session), HUNG_MS);
+      const options = { lockMs: HUNG_MS, fsync: undefined };
+      const untils = await transact(session, options, (transaction) =>
+        this.#change(transaction, due, overdue, unstarted),
+      );
+      this.#overdue = [];
+      this.#unstarted = [];
+      for (const [index, held] of due.entries()) {
+        const until = untils.get(index + 1);
+        // Somebody is just changing the row: it is still held, as far as can be seen.
+        if (until === null) this.#leases.postpone(held, RETRY_MS);
+        else this.#leases.renewed(held, until);
+      }
+    } catch (error) {
+      if (isConnectionFailure(error)) this.#disconnect();
+      for (const held of due) this.#leases.postpone(held, RETRY_MS);
+    } finally {
+      clearTimeout(watchdog);
+    }
+  }
+
+  /** Returns the new ends of the leases by their number; `null` = it could not be had now, absent = it is lost. */
+  async #change(
+    transaction: Transaction,
+    due: readonly HeldLease[],
+    overdue: readonly HeldLease[],
+    unstarted: readonly HeldLease[],
+  ): Promise<Map<number, number | null>> {
+    const sql = this.#sql;
+    const renewing = due.length === 0 ? [] : transaction.query(sql.renew, leasesOf(due));
+    for (const { id, receipt, consumer } of overdue) {
+      void transaction.query(sql.markOverdue, [id, consumer.settings.queue, receipt]);
+    }
+    if (unstarted.length > 0) {
+      const released = unstarted.map((lease) => ({
+        input: { lease, move: { event: "release" } as const },
+        origin: { queue: lease.consumer.settings.queue },
+      }));
+      await transaction.query(sql.end.release, parametersOf(released));
+    }
+    const rows = await renewing;
+    return new Map(rows.map((row) => [row["n"] as number, row["lease_until"] as number | null]));
+  }
+
+  #disconnect(): void {
+    const session = this.#session;
+    this.#session = undefined;
+    if (session === undefined) return;
+    destroy(session);
+    void session.close(true);
+  }
+
+  async #end(): Promise<void> {
+    this.#ended = true;
+    clearTimeout(this.#timer);
+    this.#data.port.close();
+    await this.#session?.close();
+  }
+}
+
+function leasesOf(held: readonly HeldLease[]): unknown[][] {
+  return [
+    held.map(({ id }) => id),
+    held.map(({ receipt }) => receipt),
+    held.map(({ consumer }) => consumer.settings.queue),
+    held.map(({ consumer }) => Math.round(consumer.settings.leaseMs)),
+  ];
+}
+
+const data = workerData as KeeperThreadData;
+setClockBy(data.clock);
+new LeaseThread(data);

@@ -1,0 +1,4 @@
+import { storageContract } from "./storage.contract.ts";
+import { postgresBackend } from "./support/postgres-backend.ts";
+
+storageContract(postgresBackend);
