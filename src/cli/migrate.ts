@@ -63,7 +63,11 @@ async function interruptible<T>(again: string, work: (signal: AbortSignal) => Pr
 
 function tellReport(
   { queues, jobs: count, wasDone }: MigrationReport,
-  { shownFrom, shownTo, elapsedMs }: { readonly shownFrom: string; readonly shownTo: string; readonly elapsedMs: number },
+  {
+    shownFrom,
+    shownTo,
+    elapsedMs,
+  }: { readonly shownFrom: string; readonly shownTo: string; readonly elapsedMs: number },
 ): void {
   if (wasDone) {
     print(`${shownFrom} has been moved to ${shownTo} before: nothing was done`);

@@ -1,13 +1,6 @@
 import { StorageError } from "../errors.ts";
 import type { QueueCounts } from "./storage.ts";
-import {
-  countsIn,
-  TABLES,
-  type TransferDatabase,
-  type TransferTable,
-  type Value,
-  type WholeRow,
-} from "./transfer.ts";
+import { countsIn, TABLES, type TransferDatabase, type TransferTable, type Value, type WholeRow } from "./transfer.ts";
 import type { SourceFacts } from "./transfer-source.ts";
 
 /** What was found of an earlier attempt. */
@@ -60,10 +53,9 @@ export class TransferTarget {
   write(table: TransferTable, rows: readonly WholeRow[], digest: string): Promise<void> {
     return this.#database.transaction(async () => {
       await this.#database.insert(apart(table), table, rows);
-      await this.#query(
-        `INSERT INTO ${SLICES} SELECT coalesce(max(number), 0) + 1, ${this.#text(1)} FROM ${SLICES}`,
-        [digest],
-      );
+      await this.#query(`INSERT INTO ${SLICES} SELECT coalesce(max(number), 0) + 1, ${this.#text(1)} FROM ${SLICES}`, [
+        digest,
+      ]);
     });
   }
 
