@@ -62,12 +62,14 @@ export type {
 } from "./storage/care.ts";
 export type { Location } from "./storage/location.ts";
 export type {
+  DatabaseDiagnostics,
   EngineCounts,
   Enqueued,
-  FileDiagnostics,
+  FileFacts,
   Lease,
   LongestRunning,
   QueueStats,
+  ServerFacts,
   StorageDiagnostics,
 } from "./storage/storage.ts";
 export { Worker } from "./worker.ts";

@@ -10,6 +10,7 @@ import {
   type BackupReport,
   type ChannelMessages,
   type ClaimMessage,
+  type DatabaseDiagnostics,
   DeduplicationConflictError,
   EmptyError,
   type EngineCounts,
@@ -24,7 +25,7 @@ import {
   type FailedMessage,
   type FailOptions,
   type FailureReason,
-  type FileDiagnostics,
+  type FileFacts,
   type FindOptions,
   FullError,
   type Handler,
@@ -73,6 +74,7 @@ import {
   RetryPolicy,
   type RunOptions,
   type Serializer,
+  type ServerFacts,
   type SettleMessage,
   SimpleQueue,
   type SimpleQueueOptions,
@@ -182,9 +184,11 @@ async function look(queue: SimpleQueue<Email>): Promise<void> {
   const details: FailedDetails[] = letters;
   same<FailedDetails["reason"], FailureReason>();
   const report: QueueDiagnostics = await queue.diagnostics();
-  const parts: [FileDiagnostics, EngineCounts, LongestRunning, StorageDiagnostics] = [report, report, report, report];
+  const parts: [DatabaseDiagnostics, LongestRunning, StorageDiagnostics] = [report, report, report];
+  const ofFiles: Partial<FileFacts & EngineCounts> = report;
+  const ofServers: Partial<ServerFacts> = report;
   same<(typeof report)["warnings"], readonly string[]>();
-  console.assert(parts[3].ready === 0);
+  console.assert(parts[2].ready === 0 && ofFiles.pageSize !== undefined && ofServers.serverVersion === undefined);
   console.assert(details.length === letters.map(describe).length);
 }
 
