@@ -1,5 +1,5 @@
 /** Longer than it takes another process to wake up and claim. */
-const HEAD_START_MS = 100;
+export const HEAD_START_MS = 100;
 
 /**
  * The moments at which jobs are due that this client has left to others. All who wait for a job would claim it then, and
@@ -24,9 +24,9 @@ export class HeadStarts {
     return dues.has(dueAt) ? dueAt + HEAD_START_MS : dueAt;
   }
 
-  /** How much later than others this client is to take what is due in a queue. */
-  marginMs(queue: string): number {
-    return this.#byQueue.has(queue) ? HEAD_START_MS : 0;
+  /** The moments at which others are to go first. */
+  of(queue: string): readonly number[] {
+    return [...(this.#byQueue.get(queue) ?? [])];
   }
 
   /** Those whose head start is over, at that time, are done with. */

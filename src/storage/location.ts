@@ -1,7 +1,7 @@
 import path from "node:path";
 import { fileURLToPath } from "node:url";
 import { hiddenIn, hide } from "../brand.ts";
-import { DeferredStorage } from "./deferred-storage.ts";
+import { openPostgresStorage } from "./postgres/postgres-storage.ts";
 import { type PostgresTarget, targetOf } from "./postgres-target.ts";
 import { openSqliteStorage } from "./sqlite/sqlite-storage.ts";
 import type { Storage, StorageSettings } from "./storage.ts";
@@ -22,10 +22,7 @@ export function locationOf(target: PostgresTarget): Location {
 export function openStorage(location: string | URL | Location, settings: StorageSettings): Storage {
   const place = placeOf(location);
   if (typeof place === "string") return openSqliteStorage(place, settings);
-  return new DeferredStorage(async () => {
-    const { openPostgresStorage } = await import("./postgres/postgres-storage.ts");
-    return openPostgresStorage(place, settings);
-  });
+  return openPostgresStorage(place, settings);
 }
 
 /** A directory, or a database of PostgreSQL. */

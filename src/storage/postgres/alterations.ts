@@ -44,7 +44,7 @@ async function alter(
 async function reclaim(sql: Statements, transaction: Transaction, queue: string): Promise<number> {
   let reclaimed = 0;
   for (let expired = SLICE; expired === SLICE; reclaimed += expired) {
-    const [row] = await transaction.query(sql.stir, [queue, null, 0]);
+    const [row] = await transaction.query(sql.stir, [queue, null, []]);
     expired = row?.["expired"] as number;
   }
   return reclaimed;

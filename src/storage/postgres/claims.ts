@@ -178,7 +178,7 @@ export class QueueClaims {
   ): Promise<{ served: Served[]; more: boolean; now: number; ended: boolean; promoted: boolean }> {
     const { queue, sql } = this.#options;
     const budget = batch[0]?.budget ?? null;
-    const stirring = transaction.query(sql.stir, [queue, budget, this.#headStarts.marginMs(queue)]);
+    const stirring = transaction.query(sql.stir, [queue, budget, this.#headStarts.of(queue)]);
     const groups = groupsOf(batch);
     const claiming = groups.map((group) => transaction.query(sql.claim, [queue, ...group.parameters]));
     const served: Served[] = [];
@@ -330,7 +330,8 @@ function groupsOf(batch: readonly Waiter[]): Group[] {
 function share(waiters: readonly Waiter[], rows: readonly Row[]): Served[] {
   let next = 0;
   return waiters.map((waiter) => {
-    const own = rows.slice(next, (next += waiter.limit));
+    const own = rows.slice(next, next + waiter.limit);
+    next += waiter.limit;
     return { waiter, rows: own.map((row) => deliveryOf(row, waiter.origin.text)) };
   });
 }

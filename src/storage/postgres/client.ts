@@ -1,5 +1,5 @@
 import { onAbort } from "../../abort.ts";
-import { clearTimeout, monotonicNow, setTimeout } from "../../timers.ts";
+import { clearTimeout, monotonicNow, setTimeout, settlesWithin } from "../../timers.ts";
 import type { PostgresTarget } from "../postgres-target.ts";
 import { flooded, refusal, tooLarge } from "../refusals.ts";
 import type { Enqueued } from "../storage.ts";
@@ -26,6 +26,9 @@ const BUFFERED_BYTES = 256 * 1024 * 1024;
 const ORDER_BYTES = 256;
 /** What was accepted by a storage that closes waits no longer than this for a lock or the server. */
 const CLOSING_MS = 500;
+
+/** So long whoever looks waits for what was asked for before. */
+const LOOK_AFTER_MS = 100;
 
 /** What a caller asks for. */
 export interface Demand<Input> {
@@ -207,11 +210,13 @@ export class Client {
     this.#claimsOf(queue).left(dueAt);
   }
 
-  /** Resolves when what was asked for before was tried at least once: who looks then sees it. */
+  /** Resolves when what was asked for before was tried, unless that takes long: who looks then sees it. */
   async passed(): Promise<void> {
-    const rooms = [...this.#rooms.values()].filter(({ puts }) => puts.length > 0);
-    await Promise.all([this.puts.passed(), this.endings.passed(), this.dispatches.passed(), this.alterations.passed()]);
-    await Promise.all(rooms.map((line) => line.passed()));
+    const lanes = [this.puts, this.endings, this.dispatches, this.alterations];
+    const tried = Promise.all(lanes.map((lane) => lane.passed())).then(() =>
+      Promise.all([...this.#rooms.values()].map((line) => line.passed())),
+    );
+    await settlesWithin(tried, LOOK_AFTER_MS);
   }
 
   /** Reads something; the database is waited for if it was there before. */

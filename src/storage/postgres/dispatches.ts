@@ -38,10 +38,10 @@ export async function performDispatches(
   );
   const enqueued = await fanOut(sql, transaction, copies);
   await link(sql, transaction, copies, enqueued);
-  let next = 0;
+  const next = enqueued.values();
   const answers = orders.map((order): DispatchResult | Error => {
     if (lost.has(order)) return refusal("lost", undefined) as Error;
-    const dispatched = order.input.events.map(({ queues }) => enqueued.slice(next, (next += queues.length)));
+    const dispatched = order.input.events.map(({ queues }) => queues.map(() => next.next().value as Enqueued));
     return { dispatched, state: "acked" };
   });
   const acked = going.filter(({ input }) => input.lease !== undefined).map(({ origin }) => origin.queue);

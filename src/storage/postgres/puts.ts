@@ -36,8 +36,8 @@ export async function performPuts(
 ): Promise<Outcome<Enqueued[]>> {
   const jobs = orders.flatMap(({ input, origin: { queue } }) => input.map((job) => ({ ...job, queue })));
   const enqueued = await enqueue(sql, transaction, jobs);
-  let next = 0;
-  const answers = orders.map(({ input }) => enqueued.slice(next, (next += input.length)));
+  const next = enqueued.values();
+  const answers = orders.map(({ input }) => input.map(() => next.next().value as Enqueued));
   return { answers, stirred: new Set(orders.map(({ origin }) => origin.queue)) };
 }
 

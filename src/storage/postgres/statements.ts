@@ -1,4 +1,5 @@
 import { FAILURE_REASONS, type JobEvent, MAX_RELEASES } from "../../state.ts";
+import { HEAD_START_MS } from "../head-start.ts";
 
 /**
  * The SQL of the transitions: one statement for each verb, for as many jobs as there are at a time, in arrays. Each
@@ -182,7 +183,8 @@ function write(schema: string): Statements {
 
     /**
      * Leases that ran out end: another delivery if the budget ($2, or the job's own) allows one, else a dead letter. And
-     * delayed jobs that have been due for $3 ms join the ready ones: \`updated_at\` decides in which index they stand.
+     * delayed jobs whose time has come join the ready ones: \`updated_at\` decides in which index they stand.
+     * Those that were left to others, until $3, wait a little longer.
      */
     stir: `WITH ${CLOCK},
       over AS MATERIALIZED (SELECT id FROM ${messages} WHERE queue = $1 AND status = 1 AND lease_until <= ${NOW}
@@ -196,7 +198,8 @@ function write(schema: string): Statements {
           releases = 0, ${OVER}
         WHERE id IN (SELECT id FROM over) AND status = 1 AND lease_until <= ${NOW} RETURNING queue, status),
       due AS MATERIALIZED (SELECT id FROM ${messages}
-        WHERE queue = $1 AND status = 0 AND available_at > updated_at AND available_at <= ${NOW} - $3::bigint
+        WHERE queue = $1 AND status = 0 AND available_at > updated_at AND available_at <= ${NOW}
+          AND NOT (available_at = ANY ($3::bigint[]) AND available_at > ${NOW} - ${HEAD_START_MS})
         ORDER BY available_at LIMIT ${SLICE} FOR NO KEY UPDATE SKIP LOCKED),
       promoted AS (UPDATE ${messages} SET updated_at = ${NOW}
         WHERE id IN (SELECT id FROM due) AND status = 0 AND available_at > updated_at RETURNING 1),

@@ -1,4 +1,3 @@
-import { QueueClosedError } from "../../errors.ts";
 import { monotonicNow } from "../../timers.ts";
 import { refusal } from "../refusals.ts";
 import type { FailedFilter, PurgeRequest } from "../storage.ts";
@@ -51,6 +50,7 @@ async function walk(
     if (slice.changed > 0) context.changed(context.queue);
     if (slice.full) return { changed, full: true };
     if (slice.last === undefined || isOver(slice)) return { changed, full: false };
+    if (context.signal.aborted) throw context.signal.reason;
     after = slice.last;
   }
 }
@@ -61,13 +61,12 @@ async function inTransaction<T>(
 ): Promise<T> {
   const latest = monotonicNow() + PATIENCE_MS;
   for (let pause = firstPause(); ; pause = longer(pause)) {
-    if (signal.aborted) throw signal.reason;
     try {
       return await runner.run({ lockMs: PATIENCE_MS, fsync: undefined, endsAt: () => latest }, work);
     } catch (error) {
-      if (error instanceof QueueClosedError) throw error;
       const trouble = troubleOf(error);
       if (!runner.isTransient(trouble) || monotonicNow() >= latest) throw toStorageError(error, runner.place);
+      if (signal.aborted) throw signal.reason;
       if (trouble === "gone") await pauseFor(pause);
     }
   }

@@ -32,8 +32,11 @@ export class CommitLost extends Error {
   /** What the work gave, which holds if it was committed. */
   readonly result: unknown;
 
-  constructor(number: TransactionNumber | undefined, result: unknown, cause: unknown) {
-    super("the connection was lost at COMMIT", { cause });
+  constructor(
+    { number, result }: { readonly number: TransactionNumber | undefined; readonly result: unknown },
+    options: { readonly cause: unknown },
+  ) {
+    super("the connection was lost at COMMIT", options);
     this.number = number;
     this.result = result;
   }
@@ -49,6 +52,7 @@ export class Crossed extends Verdict {}
 export class Transaction {
   readonly #session: Session;
   #sent = 0;
+  #failure: unknown;
 
   constructor(session: Session) {
     this.#session = session;
@@ -59,11 +63,18 @@ export class Transaction {
     return this.#sent;
   }
 
+  /** Why the first of the statements failed; those after it fail because of that. */
+  get failure(): unknown {
+    return this.#failure;
+  }
+
   query(text: string, values: readonly unknown[] = []): Promise<Row[]> {
     this.#sent++;
     const rows = query(this.#session.client, text, values);
-    // Of those that fail together, somebody waits for one.
-    rows.catch(() => {});
+    // Not everybody waits for what was sent behind a statement that fails.
+    rows.catch((error: unknown) => {
+      this.#failure ??= error;
+    });
     return rows;
   }
 
@@ -101,13 +112,13 @@ export async function transact<T>(
     number = (await early) ?? (transaction.sent > first + 1 ? await transaction.number() : undefined);
   } catch (error) {
     await undo(session, begun);
-    throw error;
+    throw transaction.failure ?? error;
   }
   committing();
   try {
     await session.client.query("COMMIT");
   } catch (error) {
-    if (isConnectionFailure(error)) throw new CommitLost(number, result, error);
+    if (isConnectionFailure(error)) throw new CommitLost({ number, result }, { cause: error });
     throw error;
   }
   return result;
