@@ -33,6 +33,7 @@ export const migrate: Command = {
     if (!to) throw new Misuse(`Say where to: ${shellLine(["localqueue", "migrate", args.shownLocation])} postgres://…`);
     const [shownFrom, shownTo] = [args.shownLocation, withoutPassword(to)];
     const lacks = await checkedLater(whatLacks(from));
+    await checkedLater(whatLacks(to)); // whether it can be reached
     if (lacks !== undefined) throw new Failure(`There is no queue in ${shownFrom}: it has no ${lacks}.`);
     const startedAt = performance.now();
     const again = shellLine(["localqueue", "migrate", shownFrom, shownTo]);
