@@ -14,7 +14,9 @@ test("each test file runs on both storages, or there is a reason why it does not
 });
 
 test("each capability is one that a test asks for", () => {
-  const texts = names.map((name) => readFileSync(`test/${name}${SUFFIX}`, "utf8")).join("\n");
+  const contract = readdirSync("test/contract").map((file) => `test/contract/${file}`);
+  const files = [...contract, ...names.map((name) => `test/${name}${SUFFIX}`)];
+  const texts = files.map((file) => readFileSync(file, "utf8")).join("\n");
   const asked = Object.keys(CAPABILITIES).filter((capability) => texts.includes(`lacks("${capability}")`));
   expect(asked).toEqual(Object.keys(CAPABILITIES));
 });

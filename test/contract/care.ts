@@ -3,6 +3,7 @@ import path from "node:path";
 import { describe, expect, onTestFinished, test } from "vitest";
 import type { BackupProgress, IntegrityProgress } from "../../dist/storage/care.js";
 import type { Backend } from "../support/backend.ts";
+import { lacks } from "../support/capabilities.ts";
 import { rejection } from "../support/storage.ts";
 import { tempDirectory } from "../support/temp.ts";
 import { expectRightCounts, openBench, put, putMany, take, takeOne } from "./jobs.ts";
@@ -52,7 +53,7 @@ export function careContract(backend: Backend): void {
       await storage.vacuum();
     });
 
-    test("a backup is verified, and leaves what it copies alone", async () => {
+    test.skipIf(lacks("backup"))("a backup is verified, and leaves what it copies alone", async () => {
       const bench = await openBench(backend);
       const storage = bench.storage();
       await putMany(storage, 5);

@@ -9,7 +9,7 @@ import { tempLocation } from "./location.ts";
 const COLUMNS: Readonly<Record<keyof StoredJob, string>> = {
   id: "id",
   queue: "queue",
-  payload: "convert_from(payload, 'UTF8')",
+  payload: "payload",
   state: "status",
   attempts: "attempts",
   maxAttempts: "max_attempts",
@@ -71,7 +71,9 @@ class PostgresBench implements Bench {
     const columns = Object.entries(COLUMNS).map(([name, sql]) => `${sql} AS "${name}"`);
     const which = "WHERE $1::text IS NULL OR queue = $1";
     const rows = await this.#query(`SELECT ${columns.join(", ")} FROM messages ${which} ORDER BY id`, [queue ?? null]);
-    return rows.map((row) => ({ ...row, state: STATES[row["state"]] }) as StoredJob);
+    return rows.map(
+      (row) => ({ ...row, payload: row["payload"].toString(), state: STATES[row["state"]] }) as StoredJob,
+    );
   }
 
   async exact(id: number): Promise<unknown> {
