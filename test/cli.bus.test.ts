@@ -341,8 +341,8 @@ describe("what is typed wrong is answered with what to type, and exit code 2:", 
     [["bus", "stats"], "The location is missing. Usage: localqueue bus stats <location> [options]"],
     [["bus", "stats", "./a", "--queue", "b"], 'Unknown option "--queue". localqueue bus stats --help lists'],
     [
-      ["bus", "stats", "postgres://db"],
-      "This version of localqueue has no PostgreSQL storage: expected <location> to be a dir",
+      ["bus", "stats", "mysql://db"],
+      "Expected <location> to be a directory (a path or a file: URL) or a postgres: URL, got a mysql: URL.",
     ],
     [
       ["bus", "failed", "list", "./a", "--bus", "app"],
