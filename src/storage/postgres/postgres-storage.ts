@@ -156,13 +156,13 @@ class PostgresStorage implements Storage {
     });
   }
 
-  /** If the answer took much of the new leases, they are extended before anybody sees them. */
+  /** If COMMIT took much of the new leases, they are renewed before anybody sees them. */
   async #inTime(rows: Delivery[], { leaseMs }: SlotClaim, claimedAt: number): Promise<Delivery[]> {
     if (rows.length === 0 || monotonicNow() - claimedAt <= leaseMs / 2) return rows;
-    const extended = await Promise.allSettled(rows.map((row) => this.extend(row, leaseMs)));
+    const revived = await Promise.allSettled(rows.map((row) => this.#hold(row, { event: "revive", ms: leaseMs })));
     return rows.flatMap((row, index) => {
-      const end = extended[index];
-      return end?.status === "fulfilled" ? [{ ...row, leaseUntil: end.value }] : [];
+      const end = revived[index];
+      return end?.status === "fulfilled" ? [{ ...row, leaseUntil: end.value.leaseUntil }] : [];
     });
   }
 
@@ -199,7 +199,12 @@ class PostgresStorage implements Storage {
 
   async #hold(lease: Lease, move: HolderMove): Promise<HolderResult> {
     const client = this.#open();
-    return await client.request(client.endings, this.#origin, { input: { lease, move }, lockMs: LOCK_MS });
+    const { id, receipt } = lease;
+    const demand = { input: { lease: { id, receipt }, move }, lockMs: LOCK_MS };
+    const { queue } = this.#origin;
+    const returns = move.event === "nack" || move.event === "release";
+    if (!returns) return await client.request(client.endings, this.#origin, demand);
+    return await client.returning(queue, client.request(client.endings, this.#origin, demand));
   }
 
   async extend({ id, receipt }: Lease, ms: number): Promise<number> {
