@@ -11,6 +11,8 @@ export type { PostgresTarget } from "../postgres-target.ts";
 /** What `pg` gives, of which its types do not tell everything. */
 export interface Client extends ClientBase {
   end(): Promise<void>;
+  /** Whether statements may be sent without waiting for the answers to those before. */
+  readonly pipeline?: boolean;
   /** Whether the process is kept alive by its socket. */
   ref(): void;
   unref(): void;
@@ -73,6 +75,8 @@ async function connect(target: PostgresTarget): Promise<Session> {
   const { Client } = loadLibrary();
   const client = new Client(clientConfig(target));
   const end = async (): Promise<void> => {
+    // What waits for that must not be left alone.
+    client.ref();
     await client.end().catch(() => {});
   };
   // Without a listener, a server that ends an idle connection would end the program.
@@ -130,6 +134,7 @@ function clientConfig({ connectionString, settings }: PostgresTarget): ClientCon
     keepAliveInitialDelayMillis: KEEP_ALIVE_MS,
     ...(connectionString === undefined ? {} : { connectionString }),
     ...settings,
+    pipeline: true,
   };
 }
 

@@ -1,6 +1,7 @@
 import { StorageError } from "../../errors.ts";
 import { describeTarget, type PostgresTarget } from "../postgres-target.ts";
 import type { Client } from "./connect.ts";
+import { query } from "./rows.ts";
 
 /**
  * The layout of our schema: the tables of the SQLite file, column for column, with times as milliseconds since the
@@ -104,11 +105,16 @@ async function create(client: Client, { schema }: PostgresTarget): Promise<void>
 
 /** 0 = there is nothing yet. Throws if a newer version of this package was there. */
 async function versionOf(client: Client, target: PostgresTarget): Promise<number> {
-  const table = `${nameOf(target)}.versions`;
-  const { rows } = await client.query<{ there: boolean }>("SELECT to_regclass($1) IS NOT NULL AS there", [table]);
-  if (!rows[0]?.there) return 0;
-  const found = await client.query<{ version: number | null }>(`SELECT max(version) AS version FROM ${table}`);
-  const version = found.rows[0]?.version ?? 0;
+  // `to_regclass` may still believe, after the wait for the lock, what it found before.
+  const there = await query(
+    client,
+    `SELECT 1 FROM pg_catalog.pg_class WHERE relname = 'versions'
+      AND relnamespace = (SELECT oid FROM pg_catalog.pg_namespace WHERE nspname = $1)`,
+    [target.schema],
+  );
+  if (there.length === 0) return 0;
+  const [row] = await query(client, `SELECT max(version) AS version FROM ${nameOf(target)}.versions`);
+  const version = (row?.["version"] as number | null) ?? 0;
   if (version <= MIGRATIONS.length) return version;
   throw new StorageError(
     "NEWER_SCHEMA",

@@ -53,6 +53,7 @@ export class Transaction {
   readonly #session: Session;
   #sent = 0;
   #failure: unknown;
+  #last: Promise<unknown> = Promise.resolve();
 
   constructor(session: Session) {
     this.#session = session;
@@ -70,7 +71,10 @@ export class Transaction {
 
   query(text: string, values: readonly unknown[] = []): Promise<Row[]> {
     this.#sent++;
-    const rows = query(this.#session.client, text, values);
+    const { client } = this.#session;
+    // A connection of the program's own pool takes one statement at a time.
+    const rows = client.pipeline ? query(client, text, values) : this.#last.then(() => query(client, text, values));
+    this.#last = rows;
     // Not everybody waits for what was sent behind a statement that fails.
     rows.catch((error: unknown) => {
       this.#failure ??= error;
