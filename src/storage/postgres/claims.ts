@@ -13,7 +13,7 @@ import type { Transaction } from "./transaction.ts";
 /** So many callers, or jobs, are served by one transaction. */
 const MOST_WAITERS = 1000;
 const MOST_JOBS = 5000;
-const MOST_BYTES_OF_TIMER = 2 ** 31 - 1;
+const LONGEST_TIMER_MS = 2 ** 31 - 1;
 
 /** A claim that has not been answered yet. Times are by the monotonic clock. */
 export interface Waiter {
@@ -128,6 +128,7 @@ export class QueueClaims {
       this.#remove(waiter);
       waiter.fail(reason);
     }
+    if (!this.#serving) this.#plan();
   }
 
   #remove(waiter: Waiter): void {
@@ -295,7 +296,7 @@ export class QueueClaims {
     if (this.#waiters.length === 0) return;
     const now = monotonicNow();
     const ends = this.#waiters.reduce((soonest, { endsAt }) => Math.min(soonest, endsAt), Number.POSITIVE_INFINITY);
-    const ms = Math.min(MOST_BYTES_OF_TIMER, Math.max(0, Math.ceil(Math.min(ends, this.#nextAt) - now)));
+    const ms = Math.min(LONGEST_TIMER_MS, Math.max(0, Math.ceil(Math.min(ends, this.#nextAt) - now)));
     this.#timer = setTimeout(() => this.#wake(), ms);
   }
 

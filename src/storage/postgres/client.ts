@@ -314,11 +314,7 @@ export class Client {
     for (const claims of this.#claims.values()) {
       claims.withdraw((waiter) => waiter.origin === origin, refusal("closed", undefined));
     }
-    const lanes: readonly Lane<never, never>[] = [this.puts, this.endings, this.dispatches, this.alterations] as never;
-    for (const lane of lanes) {
-      for (const order of lane.orders) if (order.origin === origin) order.endsAt = Math.min(order.endsAt, latest);
-      lane.hurry();
-    }
+    for (const lane of [this.puts, this.endings, this.dispatches, this.alterations]) lane.close(origin);
     for (const line of this.#rooms.values()) {
       for (const { order } of line.puts) if (order.origin === origin) order.endsAt = Math.min(order.endsAt, latest);
     }

@@ -13,6 +13,8 @@ export type HolderMove = Settlement | { readonly event: "extend" | "revive"; rea
 export interface HolderInput {
   readonly lease: Lease;
   readonly move: HolderMove;
+  /** Absent: nobody renews the lease, which must not have run out. */
+  readonly reviveMs?: number | undefined;
 }
 
 /** What came of it: the state, or the new end of the lease. */
@@ -51,6 +53,7 @@ export async function performEndings(
     if (same === undefined) kinds.set(event, [index]);
     else same.push(index);
   }
+  void reviveDelayed(sql, transaction, orders);
   const batch = { sql, transaction, orders, results };
   const extensions = (["extend", "revive"] as const).map((kind) => extend(batch, kind, kinds.get(kind) ?? []));
   const endings = [...kinds].map(([kind, indexes]) => (isExtension(kind) ? undefined : end(batch, kind, indexes)));
@@ -62,6 +65,28 @@ export async function performEndings(
 
 function lost(): Error {
   return refusal("lost", undefined) as Error;
+}
+
+interface Delayable {
+  readonly input: { readonly lease?: Lease | undefined; readonly reviveMs?: number | undefined };
+  readonly origin: { readonly queue: string };
+  readonly isDelayed: boolean;
+}
+
+/**
+ * Leases that a consumer has renewed may have run out while what ends them waited for a lock or the server, and nobody
+ * took them: as long as they are the consumer's they are renewed first.
+ */
+export async function reviveDelayed(
+  sql: Statements,
+  transaction: Transaction,
+  orders: readonly Delayable[],
+): Promise<void> {
+  const delayed = orders.flatMap(({ input: { lease, reviveMs }, origin, isDelayed }) =>
+    lease === undefined || reviveMs === undefined || !isDelayed ? [] : [{ input: { lease }, origin, reviveMs }],
+  );
+  if (delayed.length === 0) return;
+  await transaction.query(sql.renew, [...leasesOf(delayed), delayed.map(({ reviveMs }) => Math.round(reviveMs))]);
 }
 
 interface Batch {
@@ -109,7 +134,9 @@ function ended(row: Row): HolderResult {
   return { state: STATES[row["status"] as number] as JobState, leaseUntil: 0, dueAt: row["available_at"] as number };
 }
 
-function leasesOf(orders: readonly { readonly input: HolderInput; readonly origin: { queue: string } }[]): unknown[][] {
+function leasesOf(
+  orders: readonly { readonly input: { readonly lease: Lease }; readonly origin: { readonly queue: string } }[],
+): unknown[][] {
   return [
     orders.map(({ input }) => input.lease.id),
     orders.map(({ input }) => input.lease.receipt),
