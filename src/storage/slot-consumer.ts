@@ -60,7 +60,7 @@ export interface SlotClaim {
 /** What a consumer needs of its storage. */
 export interface ConsumerStorage {
   claimFor(claim: SlotClaim, signal: AbortSignal | undefined): Promise<Delivery[]>;
-  settleHeld(lease: Lease, move: Settlement): Promise<JobState>;
+  settleHeld(lease: Lease, move: Settlement, consumer: ConsumerSettings): Promise<JobState>;
 }
 
 /** Calls `forget` when the settlement, or its refusal, shows that the delivery is over. */
@@ -132,7 +132,7 @@ export class SlotConsumer implements Consumer {
   settle(slot: number, lease: Lease, move: Settlement): Promise<JobState> {
     // What it may take to settle is not the handler's time. By now the slot may be another delivery's.
     Atomics.compareExchange(this.#cells, slot, this.#startedAt[slot] ?? SLOT.ended, SLOT.ended);
-    return onceOver(this.#storage.settleHeld(lease, move), () => this.#forgetIn(slot, lease.receipt));
+    return onceOver(this.#storage.settleHeld(lease, move, this.#settings), () => this.#forgetIn(slot, lease.receipt));
   }
 
   forget(receipt: string): void {

@@ -13,7 +13,7 @@ import type { Transaction } from "./transaction.ts";
 /** So many callers, or jobs, are served by one transaction. */
 const MOST_WAITERS = 1000;
 const MOST_JOBS = 5000;
-const MOST_BYTES_OF_TIMER = 2 ** 31 - 1;
+const LONGEST_TIMER_MS = 2 ** 31 - 1;
 
 /** A claim that has not been answered yet. Times are by the monotonic clock. */
 export interface Waiter {
@@ -49,8 +49,21 @@ export interface QueueClaimsOptions {
   readonly runner: Runner;
   readonly sql: Statements;
   readonly look: (queue: string) => Promise<Outlook>;
+  /** Resolves when jobs that this client gives back are there, unless that takes long. */
+  readonly returned: (queue: string) => Promise<void> | undefined;
   /** Told after each transaction that moved jobs, what of the clock was seen in it, and whether leases were ended. */
   readonly claimed: (queue: string, now: number, moved: { ended: boolean; promoted: boolean }) => void;
+}
+
+interface Claimed {
+  readonly served: Served[];
+  readonly more: boolean;
+  /** By the clock of the database, and when its answer was here, by the monotonic clock. */
+  readonly now: number;
+  readonly claimedAt: number;
+  /** Whether leases were ended, and delayed jobs made ready. */
+  readonly ended: boolean;
+  readonly promoted: boolean;
 }
 
 interface Served {
@@ -115,6 +128,7 @@ export class QueueClaims {
       this.#remove(waiter);
       waiter.fail(reason);
     }
+    if (!this.#serving) this.#plan();
   }
 
   #remove(waiter: Waiter): void {
@@ -124,6 +138,7 @@ export class QueueClaims {
 
   async #serve(): Promise<void> {
     for (let pause = firstPause(); this.#check && this.#waiters.length > 0; ) {
+      await this.#options.returned(this.#options.queue);
       this.#check = false;
       const trouble = await this.#try();
       if (trouble === "gone") {
@@ -151,7 +166,7 @@ export class QueueClaims {
       this.#underWay.clear();
       for (const waiter of this.#waiters) waiter.gaveUpAt = undefined;
       claimed(queue, done.now, done);
-      this.#answer(done.served, startedAt);
+      this.#answer(done.served, done.claimedAt);
       if (done.more) this.#check = true;
       else if (this.#waiters.length > 0) await this.#look();
       this.#end(monotonicNow());
@@ -172,10 +187,7 @@ export class QueueClaims {
   }
 
   /** Moves along what is due, then claims, for those who want it on the same terms by one statement. */
-  async #claim(
-    transaction: Transaction,
-    batch: readonly Waiter[],
-  ): Promise<{ served: Served[]; more: boolean; now: number; ended: boolean; promoted: boolean }> {
+  async #claim(transaction: Transaction, batch: readonly Waiter[]): Promise<Claimed> {
     const { queue, sql } = this.#options;
     const budget = batch[0]?.budget ?? null;
     const stirring = transaction.query(sql.stir, [queue, budget, this.#headStarts.of(queue)]);
@@ -201,7 +213,8 @@ export class QueueClaims {
     const { expired, promoted, now } = stirred as { expired: number; promoted: number; now: number };
     this.#headStarts.forget(queue, now);
     const more = !short || expired === SLICE || promoted === SLICE;
-    return { served, more, now, ended: expired + exhausted > 0, promoted: promoted > 0 };
+    const claimedAt = monotonicNow();
+    return { served, more, now, claimedAt, ended: expired + exhausted > 0, promoted: promoted > 0 };
   }
 
   #answer(served: readonly Served[], claimedAt: number): void {
@@ -283,7 +296,7 @@ export class QueueClaims {
     if (this.#waiters.length === 0) return;
     const now = monotonicNow();
     const ends = this.#waiters.reduce((soonest, { endsAt }) => Math.min(soonest, endsAt), Number.POSITIVE_INFINITY);
-    const ms = Math.min(MOST_BYTES_OF_TIMER, Math.max(0, Math.ceil(Math.min(ends, this.#nextAt) - now)));
+    const ms = Math.min(LONGEST_TIMER_MS, Math.max(0, Math.ceil(Math.min(ends, this.#nextAt) - now)));
     this.#timer = setTimeout(() => this.#wake(), ms);
   }
 

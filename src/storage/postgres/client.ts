@@ -66,6 +66,7 @@ export class Client {
   readonly #notices: Notices;
   readonly #claims = new Map<string, QueueClaims>();
   readonly #rooms = new Map<string, RoomLine>();
+  readonly #returning = new Map<string, Set<Promise<void>>>();
   #buffered = 0;
   #users = 0;
   #poll: ReturnType<typeof setTimeout> | undefined;
@@ -185,6 +186,7 @@ export class Client {
         runner: this.runner,
         sql: this.sql,
         look: (name) => this.#looks.at(name),
+        returned: (name) => this.#returned(name),
         claimed: (name, now, { ended, promoted }) => this.#claimed(name, now, ended, promoted),
       });
       this.#claims.set(queue, claims);
@@ -198,6 +200,24 @@ export class Client {
     if (!ended && !promoted) return;
     if (ended) this.#freed([queue]);
     this.#notices.announce([queue]);
+  }
+
+  /** A job is being given back: claims of its queue that come later wait for it, since it may be the first. */
+  async returning<T>(queue: string, giving: Promise<T>): Promise<T> {
+    const giver = giving.then(ignore, ignore);
+    const givers = this.#returning.get(queue) ?? new Set();
+    this.#returning.set(queue, givers.add(giver));
+    try {
+      return await giving;
+    } finally {
+      givers.delete(giver);
+      if (givers.size === 0) this.#returning.delete(queue);
+    }
+  }
+
+  #returned(queue: string): Promise<void> | undefined {
+    const givers = this.#returning.get(queue);
+    return givers && settlesWithin(Promise.all(givers), LOOK_AFTER_MS).then(ignore);
   }
 
   /** Ends claims of a storage that closes, or whose caller has lost interest. */
@@ -294,11 +314,7 @@ export class Client {
     for (const claims of this.#claims.values()) {
       claims.withdraw((waiter) => waiter.origin === origin, refusal("closed", undefined));
     }
-    const lanes: readonly Lane<never, never>[] = [this.puts, this.endings, this.dispatches, this.alterations] as never;
-    for (const lane of lanes) {
-      for (const order of lane.orders) if (order.origin === origin) order.endsAt = Math.min(order.endsAt, latest);
-      lane.hurry();
-    }
+    for (const lane of [this.puts, this.endings, this.dispatches, this.alterations]) lane.close(origin);
     for (const line of this.#rooms.values()) {
       for (const { order } of line.puts) if (order.origin === origin) order.endsAt = Math.min(order.endsAt, latest);
     }
@@ -321,3 +337,5 @@ export class Client {
 function placeOf({ pool, connectionString, settings, schema }: PostgresTarget): [place: unknown, schema: string] {
   return [pool ?? settings ?? connectionString ?? "", schema];
 }
+
+function ignore(): void {}

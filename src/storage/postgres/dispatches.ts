@@ -1,7 +1,7 @@
 import type { JobState } from "../../state.ts";
 import { conflictOf, refusal } from "../refusals.ts";
 import type { Enqueued, Envelope, Identity, Lease } from "../storage.ts";
-import { parametersOf } from "./endings.ts";
+import { parametersOf, reviveDelayed } from "./endings.ts";
 import { Culprit, type Outcome } from "./lane.ts";
 import type { Order } from "./order.ts";
 import { pack } from "./payloads.ts";
@@ -13,6 +13,8 @@ import { Crossed, type Transaction } from "./transaction.ts";
 export interface DispatchInput {
   readonly events: readonly Envelope[];
   readonly lease: Lease | undefined;
+  /** See `HolderInput`. */
+  readonly reviveMs?: number | undefined;
 }
 
 export type DispatchResult = { readonly dispatched: Enqueued[][]; readonly state: JobState };
@@ -64,6 +66,7 @@ async function acknowledge(
     else holders.set(key, order);
   }
   if (holders.size === 0) return lost;
+  void reviveDelayed(sql, transaction, orders);
   const given = [...holders.values()];
   const inputs = given.map(({ input, origin }) => ({
     input: { lease: input.lease as Lease, move: { event: "ack" } as const },

@@ -7,12 +7,14 @@ import type { Row } from "./rows.ts";
 import type { Ending, Statements } from "./statements.ts";
 import type { Transaction } from "./transaction.ts";
 
-/** What a holder does with a delivery, but for what it emits. */
-export type HolderMove = Settlement | { readonly event: "extend"; readonly ms: number };
+/** What a holder does with a delivery, but for what it emits. A lease that nobody has seen yet may be revived. */
+export type HolderMove = Settlement | { readonly event: "extend" | "revive"; readonly ms: number };
 
 export interface HolderInput {
   readonly lease: Lease;
   readonly move: HolderMove;
+  /** Absent: nobody renews the lease, which must not have run out. */
+  readonly reviveMs?: number | undefined;
 }
 
 /** What came of it: the state, or the new end of the lease. */
@@ -27,8 +29,8 @@ export type HolderOrder = Order<HolderInput, HolderResult>;
 
 const AT_ONCE = { initialMs: 0, maxMs: 0, lastError: null, exhaustedReason: "retries_exhausted" } as const;
 
-/** Those of one kind, and which of the batch they are. */
-type Kind = Ending | "extend";
+type Extension = "extend" | "revive";
+type Kind = Ending | Extension;
 
 /** Ends or extends deliveries, those of each kind by one statement. Of several with the same receipt the first counts. */
 export async function performEndings(
@@ -43,7 +45,7 @@ export async function performEndings(
     const { event } = input.move;
     const key = `${input.lease.id} ${input.lease.receipt}`;
     // Who extends first may settle after that, by a statement that comes later.
-    if (event !== "extend") {
+    if (!isExtension(event)) {
       if (seen.has(key)) continue;
       seen.add(key);
     }
@@ -51,11 +53,11 @@ export async function performEndings(
     if (same === undefined) kinds.set(event, [index]);
     else same.push(index);
   }
-  const extending = extend(sql, transaction, orders, kinds.get("extend") ?? [], results);
-  const ending = [...kinds].map(([kind, indexes]) =>
-    kind === "extend" ? extending : end(sql, transaction, orders, kind, indexes, results),
-  );
-  await Promise.all(ending);
+  void reviveDelayed(sql, transaction, orders);
+  const batch = { sql, transaction, orders, results };
+  const extensions = (["extend", "revive"] as const).map((kind) => extend(batch, kind, kinds.get(kind) ?? []));
+  const endings = [...kinds].map(([kind, indexes]) => (isExtension(kind) ? undefined : end(batch, kind, indexes)));
+  await Promise.all([...extensions, ...endings]);
   const answers = orders.map((_, index) => results[index] ?? lost());
   const ended = orders.filter((_, index) => results[index] !== undefined).map(({ origin }) => origin.queue);
   return { answers, stirred: new Set(ended), freed: new Set(ended) };
@@ -65,13 +67,39 @@ function lost(): Error {
   return refusal("lost", undefined) as Error;
 }
 
-async function end(
+interface Delayable {
+  readonly input: { readonly lease?: Lease | undefined; readonly reviveMs?: number | undefined };
+  readonly origin: { readonly queue: string };
+  readonly isDelayed: boolean;
+}
+
+/**
+ * Leases that a consumer has renewed may have run out while what ends them waited for a lock or the server, and nobody
+ * took them: as long as they are the consumer's they are renewed first.
+ */
+export async function reviveDelayed(
   sql: Statements,
   transaction: Transaction,
-  orders: readonly HolderOrder[],
+  orders: readonly Delayable[],
+): Promise<void> {
+  const delayed = orders.flatMap(({ input: { lease, reviveMs }, origin, isDelayed }) =>
+    lease === undefined || reviveMs === undefined || !isDelayed ? [] : [{ input: { lease }, origin, reviveMs }],
+  );
+  if (delayed.length === 0) return;
+  await transaction.query(sql.renew, [...leasesOf(delayed), delayed.map(({ reviveMs }) => Math.round(reviveMs))]);
+}
+
+interface Batch {
+  readonly sql: Statements;
+  readonly transaction: Transaction;
+  readonly orders: readonly HolderOrder[];
+  readonly results: (HolderResult | undefined)[];
+}
+
+async function end(
+  { sql, transaction, orders, results }: Batch,
   kind: Ending,
   indexes: readonly number[],
-  results: (HolderResult | undefined)[],
 ): Promise<void> {
   const given = indexes.map((index) => orders[index] as HolderOrder);
   const rows = await transaction.query(sql.end[kind], parametersOf(given));
@@ -79,19 +107,22 @@ async function end(
 }
 
 async function extend(
-  sql: Statements,
-  transaction: Transaction,
-  orders: readonly HolderOrder[],
+  { sql, transaction, orders, results }: Batch,
+  kind: Extension,
   indexes: readonly number[],
-  results: (HolderResult | undefined)[],
 ): Promise<void> {
   if (indexes.length === 0) return;
   const given = indexes.map((index) => orders[index] as HolderOrder);
-  const ms = given.map(({ input: { move } }) => (move.event === "extend" ? Math.round(move.ms) : 0));
-  const rows = await transaction.query(sql.extend, [...leasesOf(given), ms]);
+  const ms = given.map(({ input: { move } }) => ("ms" in move ? Math.round(move.ms) : 0));
+  const rows = await transaction.query(kind === "extend" ? sql.extend : sql.renew, [...leasesOf(given), ms]);
   for (const row of rows) {
-    results[indexOf(row, indexes)] = { state: "processing", leaseUntil: row["lease_until"] as number, dueAt: 0 };
+    const leaseUntil = row["lease_until"] as number | null;
+    if (leaseUntil !== null) results[indexOf(row, indexes)] = { state: "processing", leaseUntil, dueAt: 0 };
   }
+}
+
+function isExtension(event: HolderMove["event"]): event is Extension {
+  return event === "extend" || event === "revive";
 }
 
 /** Which of the batch a row is about. */
@@ -103,7 +134,9 @@ function ended(row: Row): HolderResult {
   return { state: STATES[row["status"] as number] as JobState, leaseUntil: 0, dueAt: row["available_at"] as number };
 }
 
-function leasesOf(orders: readonly { readonly input: HolderInput; readonly origin: { queue: string } }[]): unknown[][] {
+function leasesOf(
+  orders: readonly { readonly input: { readonly lease: Lease }; readonly origin: { readonly queue: string } }[],
+): unknown[][] {
   return [
     orders.map(({ input }) => input.lease.id),
     orders.map(({ input }) => input.lease.receipt),

@@ -14,6 +14,9 @@ const RESTART_MS = { first: 50, longest: 5000 };
 /** The consumers of a client, and the thread that renews their leases, which is there as long as there are any. */
 export class LeaseKeeper implements ConsumerRegistry {
   readonly #target: PostgresTarget;
+  /** Resolves once leases can be renewed, or cannot be for the time being. */
+  readonly ready: Promise<void>;
+  #becomeReady: () => void = () => {};
   readonly #tick = new Int32Array(new SharedArrayBuffer(4));
   readonly #consumers = new Map<number, ConsumerRecord>();
   /** For a thread that is just being started. */
@@ -27,6 +30,9 @@ export class LeaseKeeper implements ConsumerRegistry {
 
   constructor(target: PostgresTarget) {
     this.#target = target;
+    this.ready = new Promise((resolve) => {
+      this.#becomeReady = resolve;
+    });
   }
 
   get consumers(): Iterable<ConsumerRecord> {
@@ -119,13 +125,16 @@ export class LeaseKeeper implements ConsumerRegistry {
   }
 
   #receive(message: FromKeeper): void {
-    if (message.kind === "started") this.#restartMs = RESTART_MS.first;
-    else for (const news of message.news) this.#consumers.get(news.consumer)?.tell(news);
+    if (message.kind === "ready") {
+      this.#restartMs = RESTART_MS.first;
+      this.#becomeReady();
+    } else for (const news of message.news) this.#consumers.get(news.consumer)?.tell(news);
   }
 
   /** The thread is gone. What it held is told to the next one. */
   #restart(): void {
     this.#thread = undefined;
+    this.#becomeReady();
     if (this.#ended) return;
     setTimeout(() => {
       if (this.#thread === undefined && !this.#ended && this.#consumers.size > 0) this.#start();

@@ -1,7 +1,7 @@
 import { StorageError } from "../../errors.ts";
 import { clearTimeout, monotonicNow, queueMicrotask, setImmediate, setTimeout } from "../../timers.ts";
 import { toStorageError } from "./failures.ts";
-import type { Order } from "./order.ts";
+import type { Order, Origin } from "./order.ts";
 import { firstPause, longer, pauseFor, type Runner, type Trouble, troubleOf } from "./runner.ts";
 import { type Transaction, Verdict } from "./transaction.ts";
 
@@ -9,7 +9,9 @@ import { type Transaction, Verdict } from "./transaction.ts";
 const BATCH_ORDERS = 1000;
 const BATCH_BYTES = 1024 * 1024;
 /** An attempt that has taken so long, and the time of somebody who waits for it, gets no answer: its connection is cut. */
-const HUNG_MS = 2000;
+const HUNG_MS = 5000;
+/** What was accepted by a storage that closes waits so long for anything to get on. */
+const CLOSING_MS = 500;
 const LONGEST_WATCH_MS = 100;
 const SHORTEST_WATCH_MS = 10;
 
@@ -57,6 +59,8 @@ export class Lane<Input, Result> {
   #running = false;
   #cut: (() => void) | undefined;
   #triedAt = 0;
+  /** When the last batch was committed, or a storage began to close. */
+  #doneAt = 0;
   #trouble: StorageError | undefined;
   #timer: ReturnType<typeof setTimeout> | undefined;
   #attempted: (() => void)[] = [];
@@ -74,11 +78,6 @@ export class Lane<Input, Result> {
     this.#watch(LONGEST_WATCH_MS);
   }
 
-  /** All that was not answered yet. */
-  get orders(): readonly Order<Input, Result>[] {
-    return [...this.#batch, ...this.#waiting].filter(({ settled }) => !settled);
-  }
-
   /** Resolves once all that there is now was tried. */
   async passed(): Promise<void> {
     for (let batches = this.#waiting.length > 0 ? 2 : 1; this.#running && batches > 0; batches--) {
@@ -86,8 +85,11 @@ export class Lane<Input, Result> {
     }
   }
 
-  /** Somebody gave up earlier than was thought. */
-  hurry(): void {
+  /** A storage closes: what it has asked for is done soon, or given up. */
+  close(origin: Origin): void {
+    this.#doneAt = monotonicNow();
+    for (const order of this.#batch) if (order.origin === origin) order.closing = true;
+    for (const order of this.#waiting) if (order.origin === origin) order.closing = true;
     if (this.#running) this.#watch(SHORTEST_WATCH_MS);
   }
 
@@ -142,9 +144,9 @@ export class Lane<Input, Result> {
     this.#triedAt = monotonicNow();
     try {
       for (const order of orders) order.underWay = true;
-      const endsAt = (): number => Math.max(...orders.map((order) => order.endsAt));
+      const endsAt = (): number => Math.max(...orders.map((order) => this.#endOf(order)));
       const attempt = {
-        lockMs: Math.min(...orders.map((order) => order.endsAt)) - monotonicNow(),
+        lockMs: Math.min(...orders.map((order) => this.#endOf(order))) - monotonicNow(),
         fsync: fsyncOf(orders),
         endsAt,
         begun: (cut: () => void) => {
@@ -153,6 +155,7 @@ export class Lane<Input, Result> {
       };
       const outcome = await runner.run(attempt, (transaction) => perform(transaction, orders, runner));
       this.#trouble = undefined;
+      this.#doneAt = monotonicNow();
       committed(outcome);
       for (const [index, order] of orders.entries()) {
         const answer = outcome.answers[index] as Result | Error;
@@ -188,8 +191,12 @@ export class Lane<Input, Result> {
 
   #expire(orders: readonly Order<Input, Result>[], now: number): void {
     for (const order of orders) {
-      if (!order.settled && order.endsAt <= now) order.fail(this.#trouble ?? tooBusy(this.#options.runner.place));
+      if (!order.settled && this.#endOf(order) <= now) order.fail(this.#trouble ?? tooBusy(this.#options.runner.place));
     }
+  }
+
+  #endOf({ endsAt, closing }: Order<Input, Result>): number {
+    return closing ? Math.min(endsAt, this.#doneAt + CLOSING_MS) : endsAt;
   }
 
   /** Tells those whose time is up that could not be tried yet, and ends an attempt that takes for ever. */
@@ -201,7 +208,7 @@ export class Lane<Input, Result> {
       const now = monotonicNow();
       this.#expire(this.#waiting, now);
       this.#waiting = this.#waiting.filter(({ settled }) => !settled);
-      if (now >= this.#triedAt + HUNG_MS && this.#batch.some(({ settled, endsAt }) => !settled && endsAt <= now)) {
+      if (now >= this.#triedAt + HUNG_MS && this.#batch.some((order) => !order.settled && this.#endOf(order) <= now)) {
         this.#cut?.();
       }
       if (this.#running) this.#watch(LONGEST_WATCH_MS);

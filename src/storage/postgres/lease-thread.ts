@@ -39,7 +39,7 @@ export type ToKeeper =
   | { readonly kind: "extended"; readonly receipt: string; readonly ms: number }
   | { readonly kind: "shutdown" };
 
-export type FromKeeper = { readonly kind: "started" } | { readonly kind: "news"; readonly news: readonly LeaseNews[] };
+export type FromKeeper = { readonly kind: "ready" } | { readonly kind: "news"; readonly news: readonly LeaseNews[] };
 
 export interface KeeperThreadData {
   readonly target: PostgresTarget;
@@ -68,7 +68,20 @@ class LeaseThread {
     this.#sql = statementsOf(data.target.schema);
     this.#leases = new HeldLeases(monotonicMs, (news) => this.#news.push(news));
     data.port.on("message", (message: ToKeeper) => this.#receive(message));
-    this.#post({ kind: "started" });
+    void this.#connect();
+  }
+
+  /** Leases may be short: the connection is to be there when the first is to be renewed. */
+  async #connect(): Promise<void> {
+    this.#working = true;
+    try {
+      this.#session = await openSession(this.#data.target);
+    } catch {
+      // Tried again when there is something to renew.
+    }
+    this.#working = false;
+    this.#post({ kind: "ready" });
+    this.#plan();
   }
 
   #post(message: FromKeeper): void {

@@ -1,7 +1,9 @@
+import { monotonicNow } from "../../timers.ts";
 import type { Tally } from "../tally.ts";
 
 /** However short the time-out of a call: a database that is just being opened, or busy, is waited for this long. */
 const LEAST_PATIENCE_MS = 100;
+const DELAYED_MS = 1000;
 
 /** What storage objects are told apart by: closing one ends what it waits for. */
 export interface Origin {
@@ -22,8 +24,11 @@ export class Order<Input, Result> {
   readonly bytes: number;
   /** When to give up waiting for a lock or for the server, by the monotonic clock; one attempt is made in any case. */
   endsAt: number;
-  /** Whether an attempt is being made. */
-  underWay = false;
+  /** Its storage closes: it waits on only while others that came before it get on. */
+  closing = false;
+  readonly #askedAt = monotonicNow();
+  #tries = 0;
+  #underWay = false;
   #settled = false;
   #withdrawn: { readonly reason: unknown } | undefined;
   readonly #resolve: (result: Result) => void;
@@ -49,6 +54,21 @@ export class Order<Input, Result> {
     this.#over = settle.over;
   }
 
+  /** Whether an attempt is being made. */
+  get underWay(): boolean {
+    return this.#underWay;
+  }
+
+  set underWay(underWay: boolean) {
+    if (underWay) this.#tries++;
+    this.#underWay = underWay;
+  }
+
+  /** Whether it has waited for so long that what was true when it was asked for may have changed. */
+  get isDelayed(): boolean {
+    return this.#tries > 1 || monotonicNow() - this.#askedAt > DELAYED_MS;
+  }
+
   get settled(): boolean {
     return this.#settled;
   }
@@ -69,7 +89,7 @@ export class Order<Input, Result> {
 
   /** After an attempt that failed, or before one. */
   isWanted(): boolean {
-    this.underWay = false;
+    this.#underWay = false;
     if (this.#withdrawn !== undefined) this.fail(this.#withdrawn.reason);
     return !this.#settled;
   }

@@ -1,3 +1,4 @@
+import { onAbort } from "../../abort.ts";
 import { QueueClosedError, StorageError } from "../../errors.ts";
 import type { JobState } from "../../state.ts";
 import { monotonicNow } from "../../timers.ts";
@@ -85,12 +86,12 @@ class PostgresStorage implements Storage {
   }
 
   async dispatch(envelopes: readonly Envelope[]): Promise<Enqueued[][]> {
-    return (await this.#dispatch(envelopes, undefined)).dispatched;
+    return (await this.#dispatch(envelopes)).dispatched;
   }
 
-  async #dispatch(envelopes: readonly Envelope[], lease: Lease | undefined): Promise<DispatchResult> {
+  async #dispatch(envelopes: readonly Envelope[], lease?: Lease, reviveMs?: number): Promise<DispatchResult> {
     const client = this.#open();
-    const input = { events: [...envelopes], lease };
+    const input = { events: [...envelopes], lease, reviveMs };
     const demand = { input, bytes: weightOfEvents(envelopes), lockMs: LOCK_MS };
     return await client.request(client.dispatches, this.#origin, demand);
   }
@@ -105,6 +106,7 @@ class PostgresStorage implements Storage {
     const askedAt = monotonicNow();
     this.#underWay.begin();
     try {
+      if (claim.consumer !== undefined) await client.keeper.ready;
       const { rows, claimedAt } = await this.#wait(client, claim, signal);
       const deliveries = await this.#inTime(rows, claim, claimedAt);
       // What was claimed may be lost again before it could be handed out; who has time left waits on.
@@ -131,8 +133,7 @@ class PostgresStorage implements Storage {
       if (signal?.aborted) throw signal.reason;
       const { queue } = this.#origin;
       const abort = (): void => client.withdrawClaims(queue, (each) => each === waiter, signal?.reason);
-      signal?.addEventListener("abort", abort, { once: true });
-      const over = (): void => signal?.removeEventListener("abort", abort);
+      const forget = signal && onAbort(signal, abort);
       const waiter: Waiter = {
         origin: this.#origin,
         limit,
@@ -143,12 +144,12 @@ class PostgresStorage implements Storage {
         withdrawn: undefined,
         gaveUpAt: undefined,
         deliver: (rows, claimedAt) => {
-          over();
+          forget?.();
           if (consumer !== undefined && rows.length > 0) client.keeper.hold(consumer, slot, rows);
           resolve({ rows, claimedAt });
         },
         fail: (reason) => {
-          over();
+          forget?.();
           reject(reason);
         },
       };
@@ -156,13 +157,13 @@ class PostgresStorage implements Storage {
     });
   }
 
-  /** If the answer took much of the new leases, they are extended before anybody sees them. */
+  /** If COMMIT took much of the new leases, they are renewed before anybody sees them. */
   async #inTime(rows: Delivery[], { leaseMs }: SlotClaim, claimedAt: number): Promise<Delivery[]> {
     if (rows.length === 0 || monotonicNow() - claimedAt <= leaseMs / 2) return rows;
-    const extended = await Promise.allSettled(rows.map((row) => this.extend(row, leaseMs)));
+    const revived = await Promise.allSettled(rows.map((row) => this.#hold(row, { event: "revive", ms: leaseMs })));
     return rows.flatMap((row, index) => {
-      const end = extended[index];
-      return end?.status === "fulfilled" ? [{ ...row, leaseUntil: end.value }] : [];
+      const end = revived[index];
+      return end?.status === "fulfilled" ? [{ ...row, leaseUntil: end.value.leaseUntil }] : [];
     });
   }
 
@@ -181,25 +182,31 @@ class PostgresStorage implements Storage {
   }
 
   /** As `settle`, for a consumer that keeps account of its deliveries itself. */
-  settleHeld({ id, receipt }: Lease, move: Settlement): Promise<JobState> {
+  settleHeld({ id, receipt }: Lease, move: Settlement, consumer?: ConsumerSettings): Promise<JobState> {
     const lease = { id, receipt };
-    return onceOver(this.#settle(lease, move), () => this.#client?.keeper.release(receipt));
+    const reviveMs = consumer?.heartbeatMs === false ? undefined : consumer?.leaseMs;
+    return onceOver(this.#settle(lease, move, reviveMs), () => this.#client?.keeper.release(receipt));
   }
 
-  async #settle(lease: Lease, move: Settlement): Promise<JobState> {
+  async #settle(lease: Lease, move: Settlement, reviveMs: number | undefined): Promise<JobState> {
     if (move.event === "ack" && move.emit !== undefined && move.emit.length > 0) {
-      return (await this.#dispatch(move.emit, lease)).state;
+      return (await this.#dispatch(move.emit, lease, reviveMs)).state;
     }
-    const { state, dueAt } = await this.#hold(lease, move);
+    const { state, dueAt } = await this.#hold(lease, move, reviveMs);
     if (move.event === "release" && move.backoff !== undefined && state === "ready") {
       this.#client?.left(this.#origin.queue, dueAt);
     }
     return state;
   }
 
-  async #hold(lease: Lease, move: HolderMove): Promise<HolderResult> {
+  async #hold(lease: Lease, move: HolderMove, reviveMs?: number): Promise<HolderResult> {
     const client = this.#open();
-    return await client.request(client.endings, this.#origin, { input: { lease, move }, lockMs: LOCK_MS });
+    const { id, receipt } = lease;
+    const demand = { input: { lease: { id, receipt }, move, reviveMs }, lockMs: LOCK_MS };
+    const { queue } = this.#origin;
+    const returns = move.event === "nack" || move.event === "release";
+    if (!returns) return await client.request(client.endings, this.#origin, demand);
+    return await client.returning(queue, client.request(client.endings, this.#origin, demand));
   }
 
   async extend({ id, receipt }: Lease, ms: number): Promise<number> {
