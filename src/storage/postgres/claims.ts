@@ -58,7 +58,7 @@ export interface QueueClaimsOptions {
 interface Claimed {
   readonly served: Served[];
   readonly more: boolean;
-  /** By the clock of the database, and when its answer was here, by the monotonic clock. */
+  /** By the clock of the database, and no later than that by the monotonic clock. */
   readonly now: number;
   readonly claimedAt: number;
   /** Whether leases were ended, and delayed jobs made ready. */
@@ -189,6 +189,8 @@ export class QueueClaims {
   /** Moves along what is due, then claims, for those who want it on the same terms by one statement. */
   async #claim(transaction: Transaction, batch: readonly Waiter[]): Promise<Claimed> {
     const { queue, sql } = this.#options;
+    // Not when the answer was read, which may be late.
+    const sentAt = monotonicNow();
     const budget = batch[0]?.budget ?? null;
     const stirring = transaction.query(sql.stir, [queue, budget, this.#headStarts.of(queue)]);
     const groups = groupsOf(batch);
@@ -213,8 +215,7 @@ export class QueueClaims {
     const { expired, promoted, now } = stirred as { expired: number; promoted: number; now: number };
     this.#headStarts.forget(queue, now);
     const more = !short || expired === SLICE || promoted === SLICE;
-    const claimedAt = monotonicNow();
-    return { served, more, now, claimedAt, ended: expired + exhausted > 0, promoted: promoted > 0 };
+    return { served, more, now, claimedAt: sentAt, ended: expired + exhausted > 0, promoted: promoted > 0 };
   }
 
   #answer(served: readonly Served[], claimedAt: number): void {
