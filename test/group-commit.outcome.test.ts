@@ -242,10 +242,80 @@ describe("a lease that somebody else ended in the very millisecond of a COMMIT t
   });
 
   test("confirms nothing that came with it, where it looks the same", () => {
-    const { put, engine } = failBeside((now) => `${MOVED}, status = 0, updated_at = ${now} WHERE id = 2`);
-    expect(put.error).toMatchObject({ outcome: "unknown" });
-    expect(engine.stored()).toEqual(["one", "two"]);
+    const { ack, nack, put, engine } = failBeside((now) => `${MOVED}, status = 0, updated_at = ${now} WHERE id = 2`);
+    expect([ack, nack].map(({ answer }) => answer)).toMatchObject([{ settled: "acked" }, { refused: "lost" }]);
+    expect(put.put).toEqual([{ id: 3, inserted: true }]);
+    expect(engine.stored()).toEqual(["one", "two", "three"]);
   });
+});
+
+describe("a put whose COMMIT fails", () => {
+  const ROW =
+    "SELECT queue, payload, status, attempts, max_attempts, available_at, created_at, updated_at FROM messages";
+
+  test("and has not happened is not taken for the same job of somebody else, put in its place in the same millisecond", () => {
+    const { engine, driver } = openFaulty();
+    engine.put("job");
+    engine.run();
+    driver.plant({ at: "COMMIT", error: FAILED_FSYNC, really: "rolls back" });
+    const twin = `INSERT INTO messages (queue, payload, status, attempts, max_attempts, available_at, created_at,
+      updated_at) ${ROW} WHERE id = 1`;
+    driver.plant({ at: "BEGIN IMMEDIATE", after: 1, strikes: () => engine.foreign(twin) });
+    const put = engine.put("job");
+    engine.run();
+    expect(put.put).toEqual([{ id: 3, inserted: true }]);
+    expect(engine.stored()).toEqual(["job", "job", "job"]);
+  });
+
+  test("but has happened is not repeated because others have done the job, and deleted it, before anybody could look", () => {
+    const { engine, driver } = openFaulty();
+    driver.plant({ at: "COMMIT", error: FAILED_FSYNC, really: "executes" });
+    driver.plant({ at: "BEGIN IMMEDIATE", after: 1, strikes: () => engine.foreign("DELETE FROM messages") });
+    const put = engine.put("job");
+    engine.run();
+    expect(put.put).toEqual([{ id: 1, inserted: true }]);
+    expect(engine.stored()).toEqual([]);
+  });
+});
+
+test("what became of a COMMIT that fails is known, too, after a thousand other programs have come", () => {
+  const { engine, driver } = openFaulty();
+  const come = (programs: number): void =>
+    engine.foreign(`INSERT INTO localqueue_commits WITH RECURSIVE program (i) AS (
+        SELECT 1 UNION ALL SELECT i + 1 FROM program LIMIT ${programs})
+      SELECT -(SELECT coalesce(max(arrival), 0) FROM localqueue_commits) - i, 1,
+        (SELECT coalesce(max(arrival), 0) FROM localqueue_commits) + i FROM program`);
+  engine.put("first");
+  engine.run();
+  come(2500);
+  engine.foreign("DELETE FROM localqueue_commits WHERE arrival = 1");
+  engine.put("second");
+  engine.run();
+  expect(engine.rows("SELECT count(*) AS programs FROM localqueue_commits")).toEqual([{ programs: 1000 }]);
+  for (const [payload, really] of [
+    ["third", "executes"],
+    ["fourth", "rolls back"],
+  ] as const) {
+    driver.heal();
+    driver.plant({ at: "COMMIT", error: FAILED_FSYNC, really });
+    const put = engine.put(payload);
+    engine.run();
+    expect(put.put).toMatchObject([{ inserted: true }]);
+  }
+  expect(engine.stored()).toEqual(["first", "second", "third", "fourth"]);
+});
+
+test("who only looks leaves no record of a COMMIT, for which others would look in turn", () => {
+  const { engine } = openFaulty();
+  engine.put("job");
+  engine.run();
+  const version = (): unknown => engine.rows("SELECT sum(number) AS number FROM localqueue_commits");
+  const before = version();
+  const [stranger, removal] = [engine.ack({ id: 1, receipt: "none" }), engine.alter("remove", 7)];
+  engine.run();
+  expect(stranger.answer).toMatchObject({ refused: "lost" });
+  expect(removal.answer).toMatchObject({ changed: 0 });
+  expect(version()).toEqual(before);
 });
 
 test.each(["nack", "release"] as const)(
@@ -265,7 +335,7 @@ test.each(["nack", "release"] as const)(
         : { event };
     const settle = engine.settle(lease, move);
     engine.run();
-    expect(settle.error).toMatchObject({ outcome: "unknown" });
+    expect(settle.answer).toMatchObject({ settled: "ready" });
   },
 );
 
@@ -310,14 +380,14 @@ test("a COMMIT that fails twice is not tried a third time", () => {
   expect(next.put).toMatchObject([{ inserted: true }]);
 });
 
-test("what leaves no sign is repeated once, and then nobody claims to know", () => {
+test("an extension of a lease whose COMMIT fails twice has certainly failed", () => {
   const { engine, driver, lease } = openWithLease();
   driver.plant({ at: "COMMIT", error: FAILED_FSYNC });
   driver.plant({ at: "COMMIT", after: 2, error: FAILED_FSYNC });
   const extension = engine.extend(lease, 20_000);
   engine.run();
   expect(driver.count(SQL.extend)).toBe(2);
-  expect(extension.error).toMatchObject({ code: "IO", outcome: "unknown" });
+  expect(extension.error).toMatchObject({ code: "IO", outcome: "failed" });
 });
 
 test("a repetition whose transaction is lost fails its culprit alone", () => {

@@ -68,9 +68,10 @@ test("a connection that was opened anew does not take its new write-ahead log fo
   };
   const connection = new Connection({ directory, driver: { ...driver, open } });
   const wal = (): number => fs.statSync(`${connection.file}-wal`).ino;
+  let engine = 0;
   const commit = (): void => {
     expect(connection.begin(false, 50)).toBe(true);
-    connection.statements.mark.run();
+    connection.statements.recordEngine.run({ engine: ++engine, number: 1 });
     connection.commit();
   };
   commit();

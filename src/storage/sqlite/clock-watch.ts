@@ -66,7 +66,6 @@ export class ClockWatch {
         this.#latest = Math.max(this.#latest, now);
         after = this.#repair(now);
       },
-      confirmed: () => undefined,
       succeed: () => after(),
       fail: () => {
         // Begun anew at the next occasion.

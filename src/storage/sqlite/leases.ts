@@ -174,7 +174,6 @@ export class Leases {
           untils.set(held, transitions.renew(queue, held, leaseMs));
         }
       },
-      confirmed: () => undefined,
       succeed: () => {
         const now = this.#monotonic();
         for (const [held, leaseUntil] of untils) {
@@ -223,7 +222,6 @@ class OverdueStep implements Step {
     transitions.markOverdue(this.#held.consumer.settings.queue, this.#held);
   }
 
-  confirmed(): undefined {}
   succeed(): void {}
   fail(): void {}
 }
