@@ -278,31 +278,75 @@ describe("a put whose COMMIT fails", () => {
   });
 });
 
-test("what became of a COMMIT that fails is known, too, after a thousand other programs have come", () => {
-  const { engine, driver } = openFaulty();
-  const come = (programs: number): void =>
-    engine.foreign(`INSERT INTO localqueue_commits WITH RECURSIVE program (i) AS (
-        SELECT 1 UNION ALL SELECT i + 1 FROM program LIMIT ${programs})
-      SELECT -(SELECT coalesce(max(arrival), 0) FROM localqueue_commits) - i, 1,
-        (SELECT coalesce(max(arrival), 0) FROM localqueue_commits) + i FROM program`);
-  engine.put("first");
-  engine.run();
-  come(2500);
-  engine.foreign("DELETE FROM localqueue_commits WHERE arrival = 1");
-  engine.put("second");
-  engine.run();
-  expect(engine.rows("SELECT count(*) AS programs FROM localqueue_commits")).toEqual([{ programs: 1000 }]);
-  for (const [payload, really] of [
-    ["third", "executes"],
-    ["fourth", "rolls back"],
-  ] as const) {
-    driver.heal();
-    driver.plant({ at: "COMMIT", error: FAILED_FSYNC, really });
-    const put = engine.put(payload);
+describe("while other programs come and go", () => {
+  /** So many more have come. The storage remembers a thousand. */
+  const come = (engine: TestEngine, programs: number): void => {
+    engine.foreign(`INSERT INTO localqueue_commits (engine, number)
+      WITH RECURSIVE program (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM program LIMIT ${programs}) SELECT -i, 1 FROM program`);
+    engine.foreign(
+      "DELETE FROM localqueue_commits WHERE arrival <= (SELECT max(arrival) FROM localqueue_commits) - 1000",
+    );
+  };
+
+  test.each(["executes", "rolls back"] as const)(
+    "what became of a COMMIT that fails is known, too, to one that was forgotten (COMMIT really: %s)",
+    (really) => {
+      const { engine, driver } = openFaulty();
+      engine.put("first");
+      engine.run();
+      come(engine, 1000);
+      driver.plant({ at: "COMMIT", error: FAILED_FSYNC, really });
+      const put = engine.put("second");
+      engine.run();
+      expect(put.put).toEqual([{ id: 2, inserted: true }]);
+      expect(engine.stored()).toEqual(["first", "second"]);
+      expect(engine.rows("SELECT count(*) AS programs FROM localqueue_commits")).toEqual([{ programs: 1000 }]);
+    },
+  );
+
+  test.each([
+    ["a thousand others came", (engine: TestEngine) => come(engine, 1000)],
+    ["the table is gone", (engine: TestEngine) => engine.foreign("DROP TABLE localqueue_commits")],
+  ])("nobody claims to know if %s before anybody could look", (_, strikes) => {
+    const { engine, driver } = openFaulty();
+    for (const payload of ["first", "second"]) {
+      engine.put(payload);
+      engine.run();
+    }
+    driver.plant({ at: "COMMIT", error: FAILED_FSYNC, really: "executes" });
+    driver.plant({ at: "BEGIN IMMEDIATE", after: 1, strikes: () => strikes(engine) });
+    const put = engine.put("third");
     engine.run();
-    expect(put.put).toMatchObject([{ inserted: true }]);
-  }
-  expect(engine.stored()).toEqual(["first", "second", "third", "fourth"]);
+    expect(put.error).toMatchObject({ outcome: "unknown" });
+    expect(engine.stored()).toEqual(["first", "second", "third"]);
+    const next = engine.put("fourth");
+    engine.run();
+    expect(next.put).toEqual([{ id: 4, inserted: true }]);
+  });
+});
+
+describe("a look what became of a COMMIT that finds no room, and is repeated with what was kept for that", () => {
+  const FULL = sqliteError("FULL");
+  const LOOKS: readonly (readonly [string, Fault])[] = [
+    ["its record does not fit", { at: SQL.recordLook, error: FULL }],
+    ["its own COMMIT has not happened", { at: "COMMIT", after: 1, error: FULL, really: "rolls back" }],
+    ["its own COMMIT says so, and has happened", { at: "COMMIT", after: 1, error: FULL, really: "executes" }],
+  ];
+
+  describe.each(LOOKS)("(%s)", (_, fault) => {
+    test.each(["executes", "rolls back"] as const)("tells the truth (COMMIT really: %s)", (really) => {
+      const { engine, driver, lease } = openWithLease();
+      engine.run();
+      driver.plant({ at: "COMMIT", error: FAILED_FSYNC, really });
+      driver.plant(fault);
+      const [put, ack] = [engine.put("second"), engine.ack(lease)];
+      engine.run();
+      expect(engine.stored().includes("second")).toBe(put.put !== undefined);
+      expect(put.put ?? put.error).toMatchObject(put.put ? [{ inserted: true }] : { outcome: "failed" });
+      expect(ack.answer ?? ack.error).toMatchObject(really === "executes" || put.put ? { settled: "acked" } : {});
+      expect(engine.rows()[0]?.["status"]).toBe(ack.answer?.settled === "acked" ? 2 : 1);
+    });
+  });
 });
 
 test("who only looks leaves no record of a COMMIT, for which others would look in turn", () => {

@@ -57,6 +57,7 @@ const ACCESS: Readonly<Record<StatementName, readonly string[]>> = {
   recordEngine: [],
   forgetEngines: [],
   recordedCommit: [],
+  recordLook: [],
   totalChanges: [],
   latestLeased: ["localqueue_leased"],
   aheadLeased: ["localqueue_leased"],

@@ -68,10 +68,9 @@ test("a connection that was opened anew does not take its new write-ahead log fo
   };
   const connection = new Connection({ directory, driver: { ...driver, open } });
   const wal = (): number => fs.statSync(`${connection.file}-wal`).ino;
-  let engine = 0;
   const commit = (): void => {
     expect(connection.begin(false, 50)).toBe(true);
-    connection.statements.recordEngine.run({ engine: ++engine, number: 1 });
+    connection.statements.recordEngine.run({ engine: 1, number: 1 });
     connection.commit();
   };
   commit();

@@ -202,8 +202,8 @@ describe("no statement leaves a read transaction open:", () => {
     inTransaction("expire", () => transitions.expire("default", null));
     inTransaction("promote", () => transitions.promote("default"));
     const record = new CommitRecord(connection);
-    inTransaction("recordEngine", () => record.overwrite());
-    inTransaction("recordCommit", () => record.overwrite());
+    inTransaction("recordEngine", () => record.look());
+    inTransaction("recordLook", () => record.look());
     other.close();
     connection.close();
   });

@@ -186,8 +186,8 @@ export const FAULTS = [
   {
     name: "a failed COMMIT whose frames stay in the log",
     file: "src/storage/sqlite/group-commit.ts",
-    find: "      this.#record.overwrite();\n",
-    replace: "",
+    find: "      this.#connection.commit();\n      return happened;\n",
+    replace: "      this.#connection.rollback();\n      return happened;\n",
     by: ["group-commit.outcome.test.ts"],
   },
   {
@@ -278,8 +278,8 @@ export const FAULTS = [
   {
     name: "a COMMIT that failed, and is taken for done",
     file: "src/storage/sqlite/group-commit.ts",
-    find: "const happened = this.#record.isLastInFile();",
-    replace: "const happened = true;",
+    find: "const happened = this.#record.look();",
+    replace: "const happened = this.#record.look() || true;",
     by: ["simulation", "group-commit.outcome.test.ts"],
   },
   {
@@ -365,7 +365,21 @@ export const FAULTS = [
     by: ["simulation"],
   },
   {
-    name: "a look that is recorded as if it were a COMMIT",
+    name: "a look that counts as a COMMIT",
+    file: "src/storage/sqlite/commit-record.ts",
+    find: "    this.#connection.noteChanges();\n    return number === LOST",
+    replace: "    this.write();\n    return number === LOST",
+    by: ["group-commit.outcome.test.ts"],
+  },
+  {
+    name: "a record that is gone, and is taken for a COMMIT that has not happened",
+    file: "src/storage/sqlite/commit-record.ts",
+    find: "(this.#entered ? LOST : 0)",
+    replace: "0",
+    by: ["group-commit.outcome.test.ts"],
+  },
+  {
+    name: "who only looks, and is recorded as if he had written",
     file: "src/storage/sqlite/commit-record.ts",
     find: "    if (!this.#connection.hasChanges()) return;\n",
     replace: "",

@@ -129,7 +129,8 @@ export class GroupCommit {
       const relieved = this.#connection.space.relieves(error, steps);
       const happened = this.#hasHappened(fsync);
       if (happened) succeedAll(apart(performed));
-      else if (happened === false && (relieved || !committed)) return this.#again(steps, error, true);
+      else if (happened === false && (relieved || !committed))
+        return { rest: this.#connection.space.refuse(steps, error), committed: true };
       else failAll(performed, toStorageError(error, this.#connection.file, happened === false ? "failed" : "unknown"));
     }
     for (const each of refused) this.#blame(each);
@@ -151,9 +152,9 @@ export class GroupCommit {
     }
   }
 
-  #again(steps: readonly (Step | Joint)[], error: unknown, committed = false): Again {
+  #again(steps: readonly (Step | Joint)[], error: unknown): Again {
     this.#rollback(isConnectionFailure(error));
-    return { rest: this.#connection.space.refuse(steps, error), committed };
+    return { rest: this.#connection.space.refuse(steps, error), committed: false };
   }
 
   #commit(): unknown {
@@ -185,8 +186,7 @@ export class GroupCommit {
       for (let attempt = 0; !this.#connection.begin(fsync, BUSY_SLICE_MS); attempt++) {
         if (attempt === VERIFY_ATTEMPTS) return undefined;
       }
-      const happened = this.#record.isLastInFile();
-      this.#record.overwrite();
+      const happened = this.#record.look();
       this.#connection.commit();
       return happened;
     } catch (error) {

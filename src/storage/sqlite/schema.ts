@@ -96,9 +96,9 @@ const COUNTS = `CREATE TABLE IF NOT EXISTS localqueue_counts (
     acked INTEGER NOT NULL DEFAULT 0, failed INTEGER NOT NULL DEFAULT 0, clock INTEGER NOT NULL DEFAULT 0
 ) WITHOUT ROWID`;
 
-/** The last transaction of each engine, in the order in which they came: see `CommitRecord`. */
+/** The last transaction of each engine: see `CommitRecord`. */
 const COMMITS = `CREATE TABLE IF NOT EXISTS localqueue_commits (
-    engine INTEGER PRIMARY KEY, number INTEGER NOT NULL, arrival INTEGER NOT NULL
+    arrival INTEGER PRIMARY KEY, engine INTEGER NOT NULL, number INTEGER NOT NULL, looks INTEGER NOT NULL DEFAULT 0
 )`;
 
 /**

@@ -114,6 +114,7 @@ export type StatementName =
   | "recordEngine"
   | "forgetEngines"
   | "recordedCommit"
+  | "recordLook"
   | "totalChanges"
   | "latestLeased"
   | "aheadLeased"
@@ -280,12 +281,11 @@ export const SQL: Readonly<Record<StatementName, string>> = {
     ON CONFLICT (queue) DO UPDATE SET ready = ready + excluded.ready, processing = processing + excluded.processing,
       acked = acked + excluded.acked, failed = failed + excluded.failed, clock = max(clock, excluded.clock)`,
 
-  recordCommit: "UPDATE localqueue_commits SET number = :number WHERE engine = :engine",
-  recordEngine: `INSERT INTO localqueue_commits (engine, number, arrival)
-    SELECT :engine, :number, coalesce(max(arrival), 0) + 1 FROM localqueue_commits`,
-  forgetEngines: `DELETE FROM localqueue_commits
-    WHERE arrival <= (SELECT max(arrival) FROM localqueue_commits) - :remembered`,
-  recordedCommit: "SELECT number FROM localqueue_commits WHERE engine = :engine",
+  recordCommit: "UPDATE localqueue_commits SET number = :number WHERE arrival = :arrival AND engine = :engine",
+  recordEngine: "INSERT INTO localqueue_commits (engine, number) VALUES (:engine, :number)",
+  forgetEngines: "DELETE FROM localqueue_commits WHERE arrival <= :last",
+  recordedCommit: "SELECT max(number) AS number FROM localqueue_commits WHERE engine = :engine",
+  recordLook: "UPDATE localqueue_commits SET looks = looks + 1 WHERE engine = :engine",
   totalChanges: "SELECT total_changes() AS changes",
 
   latestLeased: `SELECT max(${safe("updated_at")}) AS latest FROM messages INDEXED BY localqueue_leased WHERE status = 1`,
