@@ -79,6 +79,7 @@ export class QueueClaims {
   /** Something may have become ready. */
   #check = false;
   #serving = false;
+  #idle: (() => void)[] = [];
   /** When the next delayed job is due or the next lease ends, as far as is known. */
   #nextAt = Number.POSITIVE_INFINITY;
   #timer: ReturnType<typeof setTimeout> | undefined;
@@ -103,6 +104,11 @@ export class QueueClaims {
     if (this.#serving || this.#waiters.length === 0) return;
     this.#serving = true;
     queueMicrotask(() => void this.#serve());
+  }
+
+  /** Resolves when those who wait now have got what there is. */
+  async served(): Promise<void> {
+    if (this.#serving) await new Promise<void>((resolve) => this.#idle.push(resolve));
   }
 
   /** What a look showed; `undefined`: it failed, which whoever waits is to hear of. */
@@ -147,6 +153,7 @@ export class QueueClaims {
       } else if (trouble === undefined) pause = firstPause();
     }
     this.#serving = false;
+    for (const resolve of this.#idle.splice(0)) resolve();
     this.#plan();
   }
 
