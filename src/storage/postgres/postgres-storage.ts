@@ -1,4 +1,4 @@
-import { onAbort } from "../../abort.ts";
+import { onAbort, unlessAborted } from "../../abort.ts";
 import { QueueClosedError, StorageError } from "../../errors.ts";
 import type { JobState } from "../../state.ts";
 import { monotonicNow } from "../../timers.ts";
@@ -106,7 +106,8 @@ class PostgresStorage implements Storage {
     const askedAt = monotonicNow();
     this.#underWay.begin();
     try {
-      if (claim.consumer !== undefined) await client.keeper.ready;
+      const ready = claim.consumer === undefined ? undefined : client.keeper.readyFor(claim.consumer);
+      if (ready !== undefined) await unlessAborted(unlessAborted(ready, signal), this.#ending.signal);
       const { rows, claimedAt } = await this.#wait(client, claim, signal);
       const deliveries = await this.#inTime(rows, claim, claimedAt);
       // What was claimed may be lost again before it could be handed out; who has time left waits on.
@@ -190,7 +191,10 @@ class PostgresStorage implements Storage {
 
   async #settle(lease: Lease, move: Settlement, reviveMs: number | undefined): Promise<JobState> {
     if (move.event === "ack" && move.emit !== undefined && move.emit.length > 0) {
-      return (await this.#dispatch(move.emit, lease, reviveMs)).state;
+      const { state } = await this.#dispatch(move.emit, lease, reviveMs);
+      // Who waits for it is at work before this handler is done: a chain of events has no gap in which all seem idle.
+      await this.#client?.served(move.emit.flatMap(({ queues }) => queues));
+      return state;
     }
     const { state, dueAt } = await this.#hold(lease, move, reviveMs);
     if (move.event === "release" && move.backoff !== undefined && state === "ready") {
