@@ -82,6 +82,8 @@ export class ConsumerLoop<J> {
   /** Deliveries that are being handled or settled, faults that are waited out, and since when there have been none. */
   #busy = 0;
   #idleSince: number = monotonicNow();
+  /** Whether a claim has come back with nothing. */
+  #hasLooked = false;
   /** Why the loop cannot go on. */
   #fault: { readonly error: unknown } | undefined;
   #over: Promise<void> = Promise.resolve();
@@ -123,9 +125,9 @@ export class ConsumerLoop<J> {
     return this.#stopped;
   }
 
-  /** For how long there has been nothing to do, in milliseconds. */
+  /** For how long there has been nothing to do, in milliseconds; 0 = maybe not at all, since nobody has looked yet. */
   get idleMs(): number {
-    return this.#busy > 0 ? 0 : monotonicNow() - this.#idleSince;
+    return this.#busy > 0 || !this.#hasLooked ? 0 : monotonicNow() - this.#idleSince;
   }
 
   async #stop(): Promise<void> {
@@ -190,6 +192,7 @@ export class ConsumerLoop<J> {
         const delivery = await this.#consumer.claim(slot, { waitMs, signal });
         this.#patience.reset();
         if (delivery !== undefined) return delivery;
+        this.#hasLooked = true;
         if (this.#idleness?.leftMs() === 0) void this.stop();
       } catch (error) {
         if (signal.aborted) break;

@@ -58,7 +58,7 @@ export interface QueueClaimsOptions {
 interface Claimed {
   readonly served: Served[];
   readonly more: boolean;
-  /** By the clock of the database, and when its answer was here, by the monotonic clock. */
+  /** By the clock of the database, and no later than that by the monotonic clock. */
   readonly now: number;
   readonly claimedAt: number;
   /** Whether leases were ended, and delayed jobs made ready. */
@@ -79,6 +79,7 @@ export class QueueClaims {
   /** Something may have become ready. */
   #check = false;
   #serving = false;
+  #idle: (() => void)[] = [];
   /** When the next delayed job is due or the next lease ends, as far as is known. */
   #nextAt = Number.POSITIVE_INFINITY;
   #timer: ReturnType<typeof setTimeout> | undefined;
@@ -103,6 +104,11 @@ export class QueueClaims {
     if (this.#serving || this.#waiters.length === 0) return;
     this.#serving = true;
     queueMicrotask(() => void this.#serve());
+  }
+
+  /** Resolves when those who wait now have got what there is. */
+  async served(): Promise<void> {
+    if (this.#serving) await new Promise<void>((resolve) => this.#idle.push(resolve));
   }
 
   /** What a look showed; `undefined`: it failed, which whoever waits is to hear of. */
@@ -147,6 +153,7 @@ export class QueueClaims {
       } else if (trouble === undefined) pause = firstPause();
     }
     this.#serving = false;
+    for (const resolve of this.#idle.splice(0)) resolve();
     this.#plan();
   }
 
@@ -189,6 +196,8 @@ export class QueueClaims {
   /** Moves along what is due, then claims, for those who want it on the same terms by one statement. */
   async #claim(transaction: Transaction, batch: readonly Waiter[]): Promise<Claimed> {
     const { queue, sql } = this.#options;
+    // Not when the answer was read, which may be late.
+    const sentAt = monotonicNow();
     const budget = batch[0]?.budget ?? null;
     const stirring = transaction.query(sql.stir, [queue, budget, this.#headStarts.of(queue)]);
     const groups = groupsOf(batch);
@@ -213,8 +222,7 @@ export class QueueClaims {
     const { expired, promoted, now } = stirred as { expired: number; promoted: number; now: number };
     this.#headStarts.forget(queue, now);
     const more = !short || expired === SLICE || promoted === SLICE;
-    const claimedAt = monotonicNow();
-    return { served, more, now, claimedAt, ended: expired + exhausted > 0, promoted: promoted > 0 };
+    return { served, more, now, claimedAt: sentAt, ended: expired + exhausted > 0, promoted: promoted > 0 };
   }
 
   #answer(served: readonly Served[], claimedAt: number): void {

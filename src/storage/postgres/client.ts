@@ -202,6 +202,12 @@ export class Client {
     this.#notices.announce([queue]);
   }
 
+  /** Resolves when those who wait in these queues have got what there is, unless that takes long. */
+  async served(queues: readonly string[]): Promise<void> {
+    const serving = queues.map((queue) => this.#claims.get(queue)?.served());
+    await settlesWithin(Promise.all(serving), LOOK_AFTER_MS);
+  }
+
   /** A job is being given back: claims of its queue that come later wait for it, since it may be the first. */
   async returning<T>(queue: string, giving: Promise<T>): Promise<T> {
     const giver = giving.then(ignore, ignore);

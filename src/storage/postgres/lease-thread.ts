@@ -75,7 +75,7 @@ class LeaseThread {
   async #connect(): Promise<void> {
     this.#working = true;
     try {
-      this.#session = await openSession(this.#data.target);
+      await this.#open();
     } catch {
       // Tried again when there is something to renew.
     }
@@ -155,8 +155,7 @@ class LeaseThread {
     const [overdue, unstarted] = [this.#overdue, this.#unstarted];
     let watchdog: ReturnType<typeof setTimeout> | undefined;
     try {
-      this.#session ??= await openSession(this.#data.target);
-      const session = this.#session;
+      const session = await this.#open();
       watchdog = setTimeout(() => destroy(session), HUNG_MS);
       const options = { lockMs: HUNG_MS, fsync: undefined };
       const untils = await transact(session, options, (transaction) =>
@@ -199,6 +198,12 @@ class LeaseThread {
     }
     const rows = await renewing;
     return new Map(rows.map((row) => [row["n"] as number, row["lease_until"] as number | null]));
+  }
+
+  async #open(): Promise<Session> {
+    this.#session ??= await openSession(this.#data.target);
+    if (this.#ended) await this.#session.close();
+    return this.#session;
   }
 
   #disconnect(): void {

@@ -190,7 +190,10 @@ class PostgresStorage implements Storage {
 
   async #settle(lease: Lease, move: Settlement, reviveMs: number | undefined): Promise<JobState> {
     if (move.event === "ack" && move.emit !== undefined && move.emit.length > 0) {
-      return (await this.#dispatch(move.emit, lease, reviveMs)).state;
+      const { state } = await this.#dispatch(move.emit, lease, reviveMs);
+      // Who waits for it is at work before this handler is done: a chain of events has no gap in which all seem idle.
+      await this.#client?.served(move.emit.flatMap(({ queues }) => queues));
+      return state;
     }
     const { state, dueAt } = await this.#hold(lease, move, reviveMs);
     if (move.event === "release" && move.backoff !== undefined && state === "ready") {

@@ -7,7 +7,7 @@ import { query, type Row } from "./rows.ts";
  * A connection that hangs in an open transaction, because this thread was blocked meanwhile, is ended by the server: what
  * it has claimed is then free for others.
  */
-const IDLE_MS = 2000;
+const IDLE_MS = 5000;
 /** How long a statement waits for a lock before those whose time is up are told. */
 const LOCK_SLICE_MS = 250;
 
