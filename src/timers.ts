@@ -5,6 +5,8 @@ import { onAbort } from "./abort.ts";
 /** Captured when the package is loaded: a test framework that fakes time later must not stop a queue. */
 export const setTimeout: typeof timers.setTimeout = timers.setTimeout;
 export const clearTimeout: typeof timers.clearTimeout = timers.clearTimeout;
+export const setInterval: typeof timers.setInterval = timers.setInterval;
+export const clearInterval: typeof timers.clearInterval = timers.clearInterval;
 export const setImmediate: typeof timers.setImmediate = timers.setImmediate;
 export const queueMicrotask: typeof globalThis.queueMicrotask = globalThis.queueMicrotask;
 

@@ -69,6 +69,7 @@ export class Chores {
   async #compareWritten(): Promise<void> {
     const { runner, sql } = this.#options;
     const [row] = await runner.read(({ client }) => query(client, sql.latestWritten));
+    await runner.read(({ client }) => query(client, sql.forgetMarks));
     this.#clock.written((row?.["latest"] as number | null) ?? 0);
     if (this.#clock.look(row?.["now"] as number, monotonicNow())) await this.#repair();
   }

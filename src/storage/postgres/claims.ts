@@ -1,9 +1,9 @@
 import type { StorageError } from "../../errors.ts";
-import { clearTimeout, monotonicNow, queueMicrotask, setTimeout } from "../../timers.ts";
+import { clearInterval, clearTimeout, monotonicNow, queueMicrotask, setInterval, setTimeout } from "../../timers.ts";
 import { HeadStarts } from "../head-start.ts";
 import type { Delivery } from "../storage.ts";
 import { toStorageError } from "./failures.ts";
-import type { Origin } from "./order.ts";
+import { type Origin, tooBusy } from "./order.ts";
 import { payloadOf } from "./payloads.ts";
 import type { Row } from "./rows.ts";
 import { firstPause, longer, pauseFor, type Runner, type Trouble, troubleOf } from "./runner.ts";
@@ -13,6 +13,9 @@ import type { Transaction } from "./transaction.ts";
 /** So many callers, or jobs, are served by one transaction. */
 const MOST_WAITERS = 1000;
 const MOST_JOBS = 5000;
+/** How often to look whether somebody who waits for a connection gives up, and how long everybody waits at least. */
+const PATIENCE_MS = 100;
+const LEAST_PATIENCE_MS = 100;
 const LONGEST_TIMER_MS = 2 ** 31 - 1;
 
 /** A claim that has not been answered yet. Times are by the monotonic clock. */
@@ -161,15 +164,22 @@ export class QueueClaims {
   async #try(): Promise<Trouble | undefined> {
     const batch = this.#batch();
     const startedAt = monotonicNow();
-    this.#underWay = new Set(batch);
+    for (const waiter of batch) waiter.gaveUpAt ??= startedAt + Math.max(waiter.lockMs, LEAST_PATIENCE_MS);
+    const patience = setInterval(() => this.#giveUp(batch), PATIENCE_MS);
     try {
       const { runner, claimed, queue } = this.#options;
       const attempt = {
-        lockMs: Math.min(...batch.map(({ lockMs, gaveUpAt }) => (gaveUpAt ?? startedAt + lockMs) - startedAt)),
+        lockMs: Math.min(...batch.map(({ gaveUpAt = 0 }) => gaveUpAt - startedAt)),
         fsync: undefined,
         endsAt: () => startedAt + Math.max(...batch.map(({ lockMs }) => lockMs)),
       };
-      const done = await runner.run(attempt, (transaction) => this.#claim(transaction, batch));
+      const done = await runner.run(attempt, (transaction) => {
+        // Some may have given up while a connection was waited for.
+        const waiting = new Set(this.#waiters);
+        const there = batch.filter((waiter) => waiting.has(waiter));
+        this.#underWay = new Set(there);
+        return this.#claim(transaction, there);
+      });
       this.#underWay.clear();
       for (const waiter of this.#waiters) waiter.gaveUpAt = undefined;
       claimed(queue, done.now, done);
@@ -180,7 +190,9 @@ export class QueueClaims {
       return undefined;
     } catch (error) {
       this.#underWay.clear();
-      return await this.#judge(error, startedAt);
+      return await this.#judge(error);
+    } finally {
+      clearInterval(patience);
     }
   }
 
@@ -258,7 +270,7 @@ export class QueueClaims {
   }
 
   /** After an attempt that failed. Whoever only looks is told, if there is nothing to be had anyway. */
-  async #judge(error: unknown, startedAt: number): Promise<Trouble> {
+  async #judge(error: unknown): Promise<Trouble> {
     const trouble = troubleOf(error);
     const { runner } = this.#options;
     const failure = toStorageError(error, runner.place);
@@ -269,16 +281,25 @@ export class QueueClaims {
     this.#check = true;
     if (trouble === "locked") await this.#lookWhileLocked();
     const now = monotonicNow();
-    for (const waiter of this.#waiters.slice()) {
-      if (waiter.withdrawn === undefined && this.#check) {
-        waiter.gaveUpAt ??= giveUpAt(waiter, startedAt);
-        if (waiter.gaveUpAt > now) continue;
-        this.#remove(waiter);
-        waiter.fail(failure);
-      }
-    }
+    for (const waiter of this.#check ? this.#waiters.slice() : []) this.#failLate(waiter, failure, now);
     this.#end(now);
     return trouble;
+  }
+
+  #failLate(waiter: Waiter, failure: StorageError, now: number): void {
+    if (waiter.withdrawn !== undefined || (waiter.gaveUpAt ?? Number.POSITIVE_INFINITY) > now) return;
+    this.#remove(waiter);
+    waiter.fail(failure);
+  }
+
+  /** No connection can be had for an attempt. */
+  #giveUp(batch: readonly Waiter[]): void {
+    if (this.#underWay.size > 0) return;
+    const now = monotonicNow();
+    const waiting = new Set(this.#waiters);
+    for (const waiter of batch) {
+      if (waiting.has(waiter)) this.#failLate(waiter, tooBusy(this.#options.runner.place), now);
+    }
   }
 
   async #lookWhileLocked(): Promise<void> {
@@ -319,10 +340,6 @@ export class QueueClaims {
     this.#end(now);
     this.#plan();
   }
-}
-
-function giveUpAt({ endsAt, lockMs }: Waiter, startedAt: number): number {
-  return endsAt <= startedAt ? startedAt + lockMs : Math.min(startedAt + lockMs, endsAt);
 }
 
 interface Group {

@@ -1,22 +1,14 @@
 import { createRequire } from "node:module";
-import type { ClientBase, ClientConfig } from "pg";
+import type { ClientConfig } from "pg";
 import { StorageError } from "../../errors.ts";
+import { settlesWithin } from "../../timers.ts";
 import { describeTarget, type PostgresTarget } from "../postgres-target.ts";
 import { toStorageError } from "./failures.ts";
+import { type Client, cut } from "./rows.ts";
 
 const require = createRequire(import.meta.url);
 
 export type { PostgresTarget } from "../postgres-target.ts";
-
-/** What `pg` gives, of which its types do not tell everything. */
-export interface Client extends ClientBase {
-  end(): Promise<void>;
-  /** Whether statements may be sent without waiting for the answers to those before. */
-  readonly pipeline?: boolean;
-  /** Whether the process is kept alive by its socket. */
-  ref(): void;
-  unref(): void;
-}
 
 /** A connection: our own, or one that is borrowed from a pool. */
 export interface Session {
@@ -24,6 +16,8 @@ export interface Session {
   /** Gives it back. `broken`: nobody shall use it again. */
   close(broken?: boolean): Promise<void>;
 }
+
+type PooledClient = Client & { release(broken?: boolean): void };
 
 interface PostgresLibrary {
   readonly Client: new (settings: ClientConfig) => Client;
@@ -35,6 +29,8 @@ type PoolSettings = ClientConfig & {
 
 /** A server that is switched off does not refuse: it just never answers. */
 const CONNECT_MS = 10_000;
+/** The other side may be gone without a word. */
+const CLOSE_MS = 500;
 /** So that a router on the way does not forget an idle connection, and an end of the server is noticed. */
 const KEEP_ALIVE_MS = 30_000;
 /** 13 was the first with `pg_current_xact_id()`. */
@@ -77,7 +73,13 @@ async function connect(target: PostgresTarget): Promise<Session> {
   const end = async (): Promise<void> => {
     // What waits for that must not be left alone.
     client.ref();
-    await client.end().catch(() => {});
+    if (
+      !(await settlesWithin(
+        client.end().catch(() => {}),
+        CLOSE_MS,
+      ))
+    )
+      cut(client);
   };
   // Without a listener, a server that ends an idle connection would end the program.
   client.on("error", () => {});
@@ -91,7 +93,7 @@ async function connect(target: PostgresTarget): Promise<Session> {
 }
 
 async function borrow(pool: { connect(): Promise<object> }): Promise<Session> {
-  const client = (await pool.connect()) as Client & { release(broken?: boolean): void };
+  const client = await inTime(pool.connect() as Promise<PooledClient>);
   const ignore = (): void => {};
   client.on("error", ignore);
   return {
@@ -101,6 +103,16 @@ async function borrow(pool: { connect(): Promise<object> }): Promise<Session> {
       client.release(broken);
     },
   };
+}
+
+/** A pool whose connections are all in use gives none; one that comes too late goes back. */
+async function inTime(connecting: Promise<PooledClient>): Promise<PooledClient> {
+  if (await settlesWithin(connecting, CONNECT_MS)) return await connecting;
+  connecting.then(
+    (client) => client.release(),
+    () => {},
+  );
+  throw new StorageError("CONNECTION", "The pool gave no connection in time. Raise its `max`, or find who keeps them.");
 }
 
 /** The same target for another thread: what a pool was told, as far as that can cross. */

@@ -43,7 +43,7 @@ export async function performEndings(
   const kinds = new Map<Kind, number[]>();
   for (const [index, { input }] of orders.entries()) {
     const { event } = input.move;
-    const key = `${input.lease.id} ${input.lease.receipt}`;
+    const key = keyOf({ input });
     // Who extends first may settle after that, by a statement that comes later.
     if (!isExtension(event)) {
       if (seen.has(key)) continue;
@@ -108,13 +108,24 @@ async function extend(
   indexes: readonly number[],
 ): Promise<void> {
   if (indexes.length === 0) return;
-  const given = indexes.map((index) => orders[index] as HolderOrder);
+  // Of several of the same delivery the last one is done, and all are told the same.
+  const last = new Map(indexes.map((index) => [keyOf(orders[index] as HolderOrder), index]));
+  const given = [...last.values()].map((index) => orders[index] as HolderOrder);
   const ms = given.map(({ input: { move } }) => ("ms" in move ? Math.round(move.ms) : 0));
   const rows = await transaction.query(kind === "extend" ? sql.extend : sql.renew, [...leasesOf(given), ms]);
   for (const row of rows) {
     const leaseUntil = row["lease_until"] as number | null;
-    if (leaseUntil !== null) results[indexOf(row, indexes)] = { state: "processing", leaseUntil, dueAt: 0 };
+    if (leaseUntil === null) continue;
+    const key = keyOf(given[(row["n"] as number) - 1] as HolderOrder);
+    for (const index of indexes) {
+      if (keyOf(orders[index] as HolderOrder) !== key) continue;
+      results[index] = { state: "processing", leaseUntil, dueAt: 0 };
+    }
   }
+}
+
+function keyOf({ input: { lease } }: Pick<HolderOrder, "input">): string {
+  return `${lease.id} ${lease.receipt}`;
 }
 
 function isExtension(event: HolderMove["event"]): event is Extension {

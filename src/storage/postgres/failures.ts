@@ -74,6 +74,7 @@ function meaningOf(error: unknown): Meaning {
   if (state !== undefined) {
     return BY_STATE[state] ?? BY_STATE[state.slice(0, 2)] ?? ["IO", "The database failed."];
   }
+  if (error instanceof RangeError || error instanceof TypeError) return ["IO", "localqueue failed."];
   const { code, path, message } = (error ?? {}) as NodeJS.ErrnoException;
   if (code === "ENOENT" && path !== undefined && !path.includes(".s.PGSQL.")) {
     return ["BAD_LOCATION", "A file that the settings of the connection name is not there."];

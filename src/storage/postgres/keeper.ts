@@ -14,8 +14,7 @@ const RESTART_MS = { first: 50, longest: 5000 };
 /** The consumers of a client, and the thread that renews their leases, which is there as long as there are any. */
 export class LeaseKeeper implements ConsumerRegistry {
   readonly #target: PostgresTarget;
-  /** Resolves once leases can be renewed, or cannot be for the time being. */
-  readonly ready: Promise<void>;
+  readonly #ready: Promise<void>;
   #becomeReady: () => void = () => {};
   readonly #tick = new Int32Array(new SharedArrayBuffer(4));
   readonly #consumers = new Map<number, ConsumerRecord>();
@@ -30,7 +29,7 @@ export class LeaseKeeper implements ConsumerRegistry {
 
   constructor(target: PostgresTarget) {
     this.#target = target;
-    this.ready = new Promise((resolve) => {
+    this.#ready = new Promise((resolve) => {
       this.#becomeReady = resolve;
     });
   }
@@ -45,6 +44,12 @@ export class LeaseKeeper implements ConsumerRegistry {
 
   settingsOf(consumer: number): ConsumerRecord["settings"] | undefined {
     return this.#consumers.get(consumer)?.settings;
+  }
+
+  /** Resolves once a consumer's leases can be renewed, or cannot be for the time being; absent = nobody has to wait. */
+  readyFor(consumer: number): Promise<void> | undefined {
+    const { heartbeatMs = false, timeoutMs } = this.settingsOf(consumer) ?? {};
+    return heartbeatMs === false && timeoutMs === undefined ? undefined : this.#ready;
   }
 
   consume(record: ConsumerRecord): number {

@@ -1,15 +1,13 @@
-import { StorageError } from "../../errors.ts";
+import type { StorageError } from "../../errors.ts";
 import { clearTimeout, monotonicNow, queueMicrotask, setImmediate, setTimeout } from "../../timers.ts";
 import { toStorageError } from "./failures.ts";
-import type { Order, Origin } from "./order.ts";
+import { type Order, type Origin, tooBusy } from "./order.ts";
 import { firstPause, longer, pauseFor, type Runner, type Trouble, troubleOf } from "./runner.ts";
 import { type Transaction, Verdict } from "./transaction.ts";
 
 /** A batch ends at so many orders or bytes; what is larger goes alone. */
 const BATCH_ORDERS = 1000;
 const BATCH_BYTES = 1024 * 1024;
-/** An attempt that has taken so long, and the time of somebody who waits for it, gets no answer: its connection is cut. */
-const HUNG_MS = 5000;
 /** What was accepted by a storage that closes waits so long for anything to get on. */
 const CLOSING_MS = 500;
 const LONGEST_WATCH_MS = 100;
@@ -57,8 +55,8 @@ export class Lane<Input, Result> {
   #waiting: Order<Input, Result>[] = [];
   #batch: readonly Order<Input, Result>[] = [];
   #running = false;
-  #cut: (() => void) | undefined;
-  #triedAt = 0;
+  /** Whether the attempt under way has a connection: nobody can give up any more what it was asked for. */
+  #begun = false;
   /** When the last batch was committed, or a storage began to close. */
   #doneAt = 0;
   #trouble: StorageError | undefined;
@@ -122,7 +120,8 @@ export class Lane<Input, Result> {
 
   /** Tries until each of them is answered. */
   async #settle(orders: readonly Order<Input, Result>[]): Promise<void> {
-    for (let pause = firstPause(); ; ) {
+    let pause = firstPause();
+    for (let blocked = 0; ; ) {
       const wanted = orders.filter((order) => order.isWanted());
       if (wanted.length === 0) return;
       const trouble = await this.#try(wanted);
@@ -132,6 +131,10 @@ export class Lane<Input, Result> {
         for (const order of wanted) await this.#settle([order]);
         return;
       }
+      if ((trouble === "locked" || trouble === "crossed") && ++blocked > 1 && wanted.length > 1) {
+        await this.#setAside(wanted);
+        return;
+      }
       if (trouble === "gone" && !orders.every(({ settled }) => settled)) {
         await pauseFor(pause);
         pause = longer(pause);
@@ -139,25 +142,37 @@ export class Lane<Input, Result> {
     }
   }
 
+  /** Some of them are in the way of the others, which are done alone; those that cannot be done now come last. */
+  async #setAside(orders: readonly Order<Input, Result>[]): Promise<void> {
+    for (const order of orders) {
+      if (!order.isWanted()) continue;
+      await this.#try([order]);
+      if (order.isWanted()) this.#waiting.push(order);
+    }
+  }
+
   async #try(orders: readonly Order<Input, Result>[]): Promise<Trouble | "culprit" | "apart" | undefined> {
     const { runner, perform, committed } = this.#options;
-    this.#triedAt = monotonicNow();
+    this.#begun = false;
     try {
-      for (const order of orders) order.underWay = true;
-      const endsAt = (): number => Math.max(...orders.map((order) => this.#endOf(order)));
+      const endsAt = orders.map((order) => this.#endOf(order));
       const attempt = {
-        lockMs: Math.min(...orders.map((order) => this.#endOf(order))) - monotonicNow(),
+        lockMs: Math.min(...endsAt) - monotonicNow(),
         fsync: fsyncOf(orders),
-        endsAt,
-        begun: (cut: () => void) => {
-          this.#cut = cut;
-        },
+        endsAt: () => Math.max(...endsAt),
       };
-      const outcome = await runner.run(attempt, (transaction) => perform(transaction, orders, runner));
+      let wanted: Order<Input, Result>[] = [];
+      const outcome = await runner.run(attempt, (transaction) => {
+        // Some may have given up while a connection was waited for.
+        wanted = orders.filter((order) => order.isWanted());
+        for (const order of wanted) order.underWay = true;
+        this.#begun = true;
+        return perform(transaction, wanted, runner);
+      });
       this.#trouble = undefined;
       this.#doneAt = monotonicNow();
       committed(outcome);
-      for (const [index, order] of orders.entries()) {
+      for (const [index, order] of wanted.entries()) {
         const answer = outcome.answers[index] as Result | Error;
         if (answer instanceof Error) order.fail(answer);
         else order.succeed(answer);
@@ -166,7 +181,7 @@ export class Lane<Input, Result> {
     } catch (error) {
       return this.#judge(error, orders);
     } finally {
-      this.#cut = undefined;
+      this.#begun = false;
     }
   }
 
@@ -208,9 +223,7 @@ export class Lane<Input, Result> {
       const now = monotonicNow();
       this.#expire(this.#waiting, now);
       this.#waiting = this.#waiting.filter(({ settled }) => !settled);
-      if (now >= this.#triedAt + HUNG_MS && this.#batch.some((order) => !order.settled && this.#endOf(order) <= now)) {
-        this.#cut?.();
-      }
+      if (!this.#begun) this.#expire(this.#batch, now);
       if (this.#running) this.#watch(LONGEST_WATCH_MS);
     };
     // After a long block of the event loop answers, which wait too, are read first.
@@ -227,8 +240,4 @@ function fsyncOf(orders: readonly Order<unknown, never>[] | readonly Order<never
 /** What no order of a batch has caused. */
 function isOfAll({ code }: StorageError): boolean {
   return code !== "IO" && code !== "BUSY";
-}
-
-function tooBusy(place: string): StorageError {
-  return new StorageError("BUSY", `${place} was locked or busy for too long. Try again, or allow more time.`);
 }

@@ -9,7 +9,7 @@ import type { Lease } from "../storage.ts";
 import { openSession, type Session } from "./connect.ts";
 import { parametersOf } from "./endings.ts";
 import { isConnectionFailure } from "./failures.ts";
-import { destroy } from "./sessions.ts";
+import { cut } from "./rows.ts";
 import { type Statements, statementsOf } from "./statements.ts";
 import { type Transaction, transact } from "./transaction.ts";
 
@@ -24,7 +24,8 @@ const STALLED_MS = 1000;
 const LOOK_MS = 250;
 const RETRY_MS = 100;
 /** A renewal that takes longer gets no answer. */
-const HUNG_MS = 5000;
+const HUNG_MS = 3000;
+const LOCK_MS = 1000;
 
 export type ToKeeper =
   | {
@@ -153,11 +154,9 @@ class LeaseThread {
 
   async #write(due: readonly HeldLease[]): Promise<void> {
     const [overdue, unstarted] = [this.#overdue, this.#unstarted];
-    let watchdog: ReturnType<typeof setTimeout> | undefined;
     try {
       const session = await this.#open();
-      watchdog = setTimeout(() => destroy(session), HUNG_MS);
-      const options = { lockMs: HUNG_MS, fsync: undefined };
+      const options = { lockMs: LOCK_MS, fsync: undefined, hungMs: HUNG_MS };
       const untils = await transact(session, options, (transaction) =>
         this.#change(transaction, due, overdue, unstarted),
       );
@@ -172,8 +171,6 @@ class LeaseThread {
     } catch (error) {
       if (isConnectionFailure(error)) this.#disconnect();
       for (const held of due) this.#leases.postpone(held, RETRY_MS);
-    } finally {
-      clearTimeout(watchdog);
     }
   }
 
@@ -210,7 +207,7 @@ class LeaseThread {
     const session = this.#session;
     this.#session = undefined;
     if (session === undefined) return;
-    destroy(session);
+    cut(session.client);
     void session.close(true);
   }
 

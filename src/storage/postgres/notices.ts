@@ -2,8 +2,8 @@ import { createHash, randomUUID } from "node:crypto";
 import { clearTimeout, monotonicNow, setTimeout } from "../../timers.ts";
 import type { PostgresTarget } from "../postgres-target.ts";
 import { forOtherThread, openSession, type Session } from "./connect.ts";
+import { cut, query } from "./rows.ts";
 import { longer } from "./runner.ts";
-import { destroy } from "./sessions.ts";
 
 /** A queue is told of once in so long. */
 const GAP_MS = 10;
@@ -67,7 +67,7 @@ export class Notices {
       this.#session = session;
       session.client.once("end", () => this.#lost(session));
       session.client.on("notification", ({ payload = "" }) => this.#receive(payload));
-      await session.client.query(`LISTEN ${this.#channel}`);
+      await query(session.client, `LISTEN ${this.#channel}`);
       this.#reconnectMs = RECONNECT_MS;
       await this.#tell([""]);
       setTimeout(() => this.#judgeEcho(session), ECHO_MS).unref();
@@ -90,7 +90,7 @@ export class Notices {
     if (this.#ended || this.#session !== session) return;
     this.#session = undefined;
     this.#hears = false;
-    if (session !== undefined) destroy(session);
+    if (session !== undefined) cut(session.client);
     setTimeout(() => {
       if (!this.#ended) void this.#listen();
     }, this.#reconnectMs).unref();

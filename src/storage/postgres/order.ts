@@ -1,3 +1,4 @@
+import { StorageError } from "../../errors.ts";
 import { monotonicNow } from "../../timers.ts";
 import type { Tally } from "../tally.ts";
 
@@ -104,4 +105,8 @@ export class Order<Input, Result> {
 
 export function patienceMs(lockMs: number): number {
   return Math.max(lockMs, LEAST_PATIENCE_MS);
+}
+
+export function tooBusy(place: string): StorageError {
+  return new StorageError("BUSY", `${place} was locked or busy for too long. Try again, or allow more time.`);
 }

@@ -1,4 +1,4 @@
-import { onAbort } from "../../abort.ts";
+import { onAbort, unlessAborted } from "../../abort.ts";
 import { QueueClosedError, StorageError } from "../../errors.ts";
 import type { JobState } from "../../state.ts";
 import { monotonicNow } from "../../timers.ts";
@@ -106,7 +106,8 @@ class PostgresStorage implements Storage {
     const askedAt = monotonicNow();
     this.#underWay.begin();
     try {
-      if (claim.consumer !== undefined) await client.keeper.ready;
+      const ready = claim.consumer === undefined ? undefined : client.keeper.readyFor(claim.consumer);
+      if (ready !== undefined) await unlessAborted(unlessAborted(ready, signal), this.#ending.signal);
       const { rows, claimedAt } = await this.#wait(client, claim, signal);
       const deliveries = await this.#inTime(rows, claim, claimedAt);
       // What was claimed may be lost again before it could be handed out; who has time left waits on.

@@ -1,10 +1,10 @@
-import { clearTimeout, monotonicNow, queueMicrotask, setTimeout } from "../../timers.ts";
+import { clearInterval, clearTimeout, monotonicNow, queueMicrotask, setInterval, setTimeout } from "../../timers.ts";
 import { refusal } from "../refusals.ts";
 import type { Enqueued } from "../storage.ts";
 import { loadOf } from "./alterations.ts";
 import { toStorageError } from "./failures.ts";
 import type { Outcome } from "./lane.ts";
-import type { Order } from "./order.ts";
+import { type Order, tooBusy } from "./order.ts";
 import { type NewJob, performPuts, queuesAndIds } from "./puts.ts";
 import { query } from "./rows.ts";
 import { firstPause, longer, pauseFor, type Runner, type Trouble, troubleOf } from "./runner.ts";
@@ -13,6 +13,9 @@ import type { Transaction } from "./transaction.ts";
 
 /** How often to look for room that others have made. */
 const POLL_MS = 100;
+/** So many go into one transaction. */
+const BATCH_PUTS = 1000;
+const BATCH_BYTES = 1024 * 1024;
 
 /** A put into a queue that may hold only so many jobs. Times are by the monotonic clock. */
 export interface LimitedPut {
@@ -104,24 +107,79 @@ export class RoomLine {
   }
 
   async #try(): Promise<Trouble | undefined> {
-    const puts = this.#puts.filter(({ order }) => order.isWanted());
+    const puts = this.#front();
     const { runner } = this.#options;
+    const patience = setInterval(() => this.#giveUp(puts), POLL_MS);
     try {
       // Whoever has been told that there is no room only looks; nobody is kept waiting for a lock in vain.
       if (puts.every(({ waiting }) => waiting) && !(await this.#hasNews(puts))) return undefined;
       await this.#put(puts);
+      if (puts.length < this.#puts.length) this.#settleRest(puts);
       return undefined;
     } catch (error) {
       const trouble = troubleOf(error);
       const failure = toStorageError(error, runner.place);
       const isTransient = runner.isTransient(trouble);
       const now = monotonicNow();
+      if (!isTransient && puts.length > 1 && trouble === "lasting") await this.#putAlone(puts);
       for (const { order, waiting } of puts) {
         order.underWay = false;
-        if (!isTransient || (!waiting && order.endsAt <= now)) order.fail(failure);
+        const isOver = isTransient ? order.endsAt <= now : puts.length === 1 || trouble !== "lasting";
+        if (!waiting && isOver) order.fail(failure);
       }
-      this.#check = isTransient;
+      this.#check = isTransient || this.#puts.some(({ order }) => !order.settled);
       return trouble;
+    } finally {
+      clearInterval(patience);
+    }
+  }
+
+  /** One of them cannot be put, and the others need not suffer for it. */
+  async #putAlone(puts: readonly LimitedPut[]): Promise<void> {
+    for (const put of puts) {
+      if (!put.order.isWanted()) continue;
+      try {
+        await this.#put([put]);
+      } catch (error) {
+        put.order.fail(toStorageError(error, this.#options.runner.place));
+      }
+      // Whoever comes after one that waits is not to overtake it.
+      if (put.waiting) return;
+    }
+  }
+
+  /** No connection can be had for an attempt. */
+  #giveUp(puts: readonly LimitedPut[]): void {
+    const now = monotonicNow();
+    for (const { order, waiting } of puts) {
+      if (!order.underWay && !waiting && order.endsAt <= now) order.fail(tooBusy(this.#options.runner.place));
+    }
+  }
+
+  /** So many of the first as go into one transaction. */
+  #front(): LimitedPut[] {
+    const front: LimitedPut[] = [];
+    let bytes = 0;
+    for (const put of this.#puts) {
+      bytes += put.order.bytes;
+      if (front.length > 0 && (front.length === BATCH_PUTS || bytes > BATCH_BYTES)) break;
+      if (put.order.isWanted()) front.push(put);
+    }
+    return front;
+  }
+
+  /** Whoever is behind those who wait, waits with them. */
+  #settleRest(front: readonly LimitedPut[]): void {
+    const last = front.at(-1);
+    if (last === undefined || !last.waiting) {
+      this.#check = true;
+      return;
+    }
+    const now = monotonicNow();
+    for (const put of this.#puts.slice(this.#puts.indexOf(last) + 1)) {
+      if (put.closing) put.order.fail(refusal("closed", undefined));
+      else if (put.roomBy <= now) put.order.fail(refusal("full", undefined));
+      else put.waiting = true;
     }
   }
 
@@ -139,25 +197,26 @@ export class RoomLine {
 
   async #put(puts: readonly LimitedPut[]): Promise<void> {
     const { runner, sql, queue, committed } = this.#options;
-    const orders = puts.map(({ order }) => order);
-    const fresh = puts.filter(({ waiting }) => !waiting).map(({ order }) => order);
-    const waitFor = fresh.length > 0 ? fresh : orders;
-    for (const order of orders) order.underWay = true;
+    const fresh = puts.filter(({ waiting }) => !waiting);
+    const ends = (fresh.length > 0 ? fresh : puts).map(({ order }) => order.endsAt);
     const attempt = {
-      lockMs: Math.min(...waitFor.map(({ endsAt }) => endsAt)) - monotonicNow(),
-      fsync: orders.some(({ origin }) => origin.fsync) || undefined,
-      endsAt: () => Math.max(...waitFor.map(({ endsAt }) => endsAt)),
+      lockMs: Math.min(...ends) - monotonicNow(),
+      fsync: puts.some(({ order }) => order.origin.fsync) || undefined,
+      endsAt: () => Math.max(...ends),
     };
+    let wanted: LimitedPut[] = [];
     const { verdicts, outcome } = await runner.run(attempt, async (transaction) => {
+      // Some may have given up while a connection was waited for.
+      wanted = puts.filter(({ order }) => order.isWanted());
+      for (const { order } of wanted) order.underWay = true;
       const load = await loadOf(sql, transaction, queue);
-      const known = await this.#known(transaction, puts);
-      const judged = this.#judge(puts, load, known);
-      const accepted = orders.filter((_, index) => judged[index] === "put");
+      const judged = this.#judge(wanted, load, await this.#known(transaction, wanted));
+      const accepted = wanted.filter((_, index) => judged[index] === "put").map(({ order }) => order);
       return { verdicts: judged, outcome: await performPuts(sql, transaction, accepted) };
     });
     committed(outcome);
     const answers = [...outcome.answers];
-    for (const [index, put] of puts.entries()) this.#answer(put, verdicts[index] as Verdict, answers);
+    for (const [index, put] of wanted.entries()) this.#answer(put, verdicts[index] as Verdict, answers);
   }
 
   #answer(put: LimitedPut, verdict: Verdict, answers: (Enqueued[] | Error)[]): void {

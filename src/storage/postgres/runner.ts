@@ -1,18 +1,21 @@
+import { randomUUID } from "node:crypto";
 import { StorageError } from "../../errors.ts";
 import { monotonicNow, setTimeout } from "../../timers.ts";
 import { describeTarget, type PostgresTarget } from "../postgres-target.ts";
 import { assertUsable, type Session } from "./connect.ts";
 import { isConnectionFailure, sqlState, toStorageError } from "./failures.ts";
 import { migrate } from "./schema.ts";
-import { destroy, Sessions } from "./sessions.ts";
+import { Sessions } from "./sessions.ts";
+import { type Statements, statementsOf } from "./statements.ts";
 import {
   CommitLost,
   Crossed,
-  fateOf,
+  type Mark,
   type Transaction,
   type TransactionOptions,
   transact,
   Verdict,
+  wasCommitted,
 } from "./transaction.ts";
 
 /** However little time is left: so long we try to find out what became of a COMMIT. */
@@ -29,8 +32,6 @@ export type Trouble = "locked" | "crossed" | "gone" | "lasting";
 export interface Attempt extends TransactionOptions {
   /** When whoever waits for it gives up, by the monotonic clock. */
   readonly endsAt: () => number;
-  /** Gets what cuts its connection. */
-  readonly begun?: (cut: () => void) => void;
 }
 
 /** The COMMIT never happened. */
@@ -41,6 +42,11 @@ export class Runner {
   readonly place: string;
   readonly #target: PostgresTarget;
   readonly #sessions: Sessions;
+  readonly #sql: Statements;
+  /** Those that no transaction has just now. */
+  readonly #marks: Mark[] = [];
+  /** Those of which a transaction may still be under way, for all we know: they are not used again. */
+  readonly #inDoubt = new Set<Mark>();
   #opening: Promise<void> | undefined;
   /** Whether the database could be used before: then it is waited for, should it be gone. */
   #opened = false;
@@ -49,20 +55,22 @@ export class Runner {
     this.#target = target;
     this.place = describeTarget(target);
     this.#sessions = new Sessions(target);
+    this.#sql = statementsOf(target.schema);
   }
 
   /** Runs the work in a transaction and commits it; throws what `troubleOf` tells apart. */
   async run<T>(attempt: Attempt, work: (transaction: Transaction) => Promise<T>): Promise<T> {
     await this.#open();
+    const mark = this.#marks.pop() ?? { id: randomUUID(), number: 0 };
+    const marking = { mark, sql: this.#sql };
     try {
-      return await this.#use(async (session) => {
-        attempt.begun?.(() => destroy(session));
-        return await transact(session, attempt, work);
-      });
+      return await this.#use((session) => transact(session, attempt, work, marking));
     } catch (error) {
       if (!(error instanceof CommitLost)) throw error;
-      await this.#lookUp(error, attempt.endsAt);
+      await this.#lookUp(error, mark, attempt.endsAt);
       return error.result as T;
+    } finally {
+      if (!this.#inDoubt.delete(mark)) this.#marks.push(mark);
     }
   }
 
@@ -78,7 +86,7 @@ export class Runner {
         return await work(session);
       } catch (error) {
         // A server that only reads may be the former primary: the next connection may lead to the new one.
-        if (error instanceof CommitLost || troubleOf(error) === "gone") spoil();
+        if (error instanceof CommitLost || (troubleOf(error) === "gone" && !(error instanceof Undone))) spoil();
         throw error;
       }
     });
@@ -106,15 +114,19 @@ export class Runner {
   }
 
   /** Resolves if the transaction was committed; throws if it was not, or if that cannot be found out. */
-  async #lookUp({ number, cause }: CommitLost, endsAt: () => number): Promise<void> {
-    if (number === undefined) throw new Undone();
+  async #lookUp({ marked, cause }: CommitLost, mark: Mark, endsAt: () => number): Promise<void> {
+    if (!marked) throw new Undone();
     const least = monotonicNow() + LEAST_LOOKING_MS;
     for (let pause = BACKOFF_MS.first; ; pause = longer(pause)) {
-      const fate = await this.#use((session) => fateOf(session, number)).catch(() => "under way" as const);
-      if (fate === "done") return;
-      if (fate === "undone") throw new Undone();
-      if (fate === "unknown" || monotonicNow() > Math.max(least, endsAt())) {
-        throw toStorageError(cause, this.place, "unknown");
+      try {
+        if (await this.#use((session) => wasCommitted(session, { mark, sql: this.#sql }))) return;
+        throw new Undone();
+      } catch (error) {
+        if (error instanceof Undone) throw error;
+        if (monotonicNow() > Math.max(least, endsAt())) {
+          this.#inDoubt.add(mark);
+          throw toStorageError(cause, this.place, "unknown");
+        }
       }
       await pauseFor(pause);
     }

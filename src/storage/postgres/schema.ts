@@ -1,7 +1,6 @@
 import { StorageError } from "../../errors.ts";
 import { describeTarget, type PostgresTarget } from "../postgres-target.ts";
-import type { Client } from "./connect.ts";
-import { query } from "./rows.ts";
+import { type Client, query } from "./rows.ts";
 
 /**
  * The layout of our schema: the tables of the SQLite file, column for column, with times as milliseconds since the
@@ -32,6 +31,12 @@ const FIRST: readonly string[] = [
   ) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 500,
     autovacuum_vacuum_insert_threshold = -1, autovacuum_vacuum_cost_delay = 0)`,
   `CREATE INDEX counts_queue ON counts (queue)`,
+
+  // The number of the last transaction of each of the few that a client has at a time: see `Mark`.
+  `CREATE TABLE commits (
+    client text COLLATE "C" PRIMARY KEY, number bigint NOT NULL, made_at timestamptz NOT NULL DEFAULT now()
+  ) WITH (fillfactor = 20, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 500,
+    autovacuum_vacuum_cost_delay = 0)`,
 
   `CREATE TABLE event_bus_executions (
     execution_id text PRIMARY KEY, bus_name text NOT NULL, source_name text NOT NULL, checkpoint_name text,
@@ -70,6 +75,8 @@ export async function migrate(client: Client, target: PostgresTarget): Promise<v
   if ((await versionOf(client, target)) === MIGRATIONS.length) return;
   await client.query("BEGIN ISOLATION LEVEL READ COMMITTED");
   try {
+    // Whoever is frozen in the middle must not keep the others out.
+    await client.query("SET LOCAL idle_in_transaction_session_timeout = 5000; SET LOCAL lock_timeout = 30000");
     await client.query("SELECT pg_advisory_xact_lock(hashtextextended('localqueue migration of ' || $1, 0))", [
       target.schema,
     ]);
@@ -131,6 +138,7 @@ function nameOf({ schema }: PostgresTarget): string {
 export const TABLES = [
   "messages",
   "counts",
+  "commits",
   "event_bus_executions",
   "event_bus_execution_deliveries",
   "event_bus_delivery_edges",

@@ -1,5 +1,6 @@
 import type { PostgresTarget } from "../postgres-target.ts";
 import { openSession, type Session } from "./connect.ts";
+import { cut } from "./rows.ts";
 
 /** Enough for a batch of each kind at a time: more connections do not write faster. */
 const MOST_SESSIONS = 4;
@@ -55,8 +56,10 @@ export class Sessions {
     // A pool of the program's own wants its connections back.
     if (spoilt || this.#ended || this.#target.pool !== undefined) {
       this.#open--;
-      if (spoilt) destroy(session);
+      if (spoilt) cut(session.client);
       void session.close(spoilt);
+      // The others lead to the same server.
+      if (spoilt) this.#drop();
     } else {
       session.client.unref();
       this.#idle.push(session);
@@ -73,6 +76,15 @@ export class Sessions {
     this.#next();
   }
 
+  #drop(): void {
+    const idle = this.#idle.splice(0);
+    this.#open -= idle.length;
+    for (const session of idle) {
+      cut(session.client);
+      void session.close(true);
+    }
+  }
+
   #next(): void {
     this.#waiting.shift()?.();
   }
@@ -84,10 +96,4 @@ export class Sessions {
     this.#open -= idle.length;
     await Promise.all(idle.map((session) => session.close()));
   }
-}
-
-/** Cuts the connection: whoever waits for an answer of it is told at once. */
-export function destroy({ client }: Session): void {
-  const { connection } = client as unknown as { connection?: { stream?: { destroy(): void } } };
-  connection?.stream?.destroy();
 }

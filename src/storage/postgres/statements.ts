@@ -80,6 +80,10 @@ export interface Statements {
   readonly stats: string;
   readonly drawTogether: string;
   readonly queues: string;
+  readonly mark: string;
+  readonly unmarked: string;
+  readonly lockMark: string;
+  readonly forgetMarks: string;
   readonly latestWritten: string;
   readonly pullBackLeases: string;
   readonly pullBackDelays: string;
@@ -327,6 +331,14 @@ function write(schema: string): Statements {
     queues: `SELECT queue, sum(ready)::bigint AS ready, sum(processing)::bigint AS processing,
         sum(acked)::bigint AS acked, sum(failed)::bigint AS failed
       FROM ${schema}.counts WHERE queue >= $1 AND starts_with(queue, $1) GROUP BY queue`,
+
+    /** Only what has changed something is marked. */
+    mark: `INSERT INTO ${schema}.commits AS mark (client, number)
+      SELECT $1::text, $2::bigint WHERE pg_current_xact_id_if_assigned() IS NOT NULL
+      ON CONFLICT (client) DO UPDATE SET number = excluded.number, made_at = now() RETURNING number`,
+    unmarked: `INSERT INTO ${schema}.commits (client, number) VALUES ($1, 0) ON CONFLICT DO NOTHING`,
+    lockMark: `SELECT number FROM ${schema}.commits WHERE client = $1 FOR UPDATE`,
+    forgetMarks: `DELETE FROM ${schema}.commits WHERE made_at < now() - interval '1 day'`,
 
     latestWritten: `WITH ${CLOCK} SELECT ${NOW} AS now, greatest((SELECT max(clock) FROM ${schema}.counts),
       (SELECT max(updated_at) FROM ${messages} WHERE status = 1)) AS latest`,

@@ -1,7 +1,8 @@
 import { StorageError } from "../../errors.ts";
 import type { Session } from "./connect.ts";
 import { isConnectionFailure } from "./failures.ts";
-import { query, type Row } from "./rows.ts";
+import { HUNG_MS, query, type Row } from "./rows.ts";
+import type { Statements } from "./statements.ts";
 
 /**
  * A connection that hangs in an open transaction, because this thread was blocked meanwhile, is ended by the server: what
@@ -11,33 +12,41 @@ const IDLE_MS = 5000;
 /** How long a statement waits for a lock before those whose time is up are told. */
 const LOCK_SLICE_MS = 250;
 
-const TIMELINE = "substr(pg_walfile_name(pg_current_wal_insert_lsn()), 1, 8)";
-
 export interface TransactionOptions {
   readonly lockMs: number;
   /** `undefined`: as the server has it. */
   readonly fsync: boolean | undefined;
+  readonly hungMs?: number;
 }
 
-/** By what a transaction can be found again. A server that takes over may give the same number to another one. */
-export interface TransactionNumber {
-  readonly number: string;
-  readonly timeline: string;
+/** What is needed to find the transaction again. */
+export interface Marking {
+  readonly mark: Mark;
+  readonly sql: { readonly mark: string };
+}
+
+/**
+ * By what a transaction can be found again, whatever happens to the connection and the server: whoever changes something
+ * leaves its number in a row that no other transaction under way has. There are a few of these.
+ */
+export interface Mark {
+  readonly id: string;
+  number: number;
 }
 
 /** The COMMIT was sent, and its answer was lost with the connection. */
 export class CommitLost extends Error {
-  /** `undefined`: it has changed nothing. */
-  readonly number: TransactionNumber | undefined;
+  /** Whether it has changed anything. */
+  readonly marked: boolean;
   /** What the work gave, which holds if it was committed. */
   readonly result: unknown;
 
   constructor(
-    { number, result }: { readonly number: TransactionNumber | undefined; readonly result: unknown },
+    { marked, result }: { readonly marked: boolean; readonly result: unknown },
     options: { readonly cause: unknown },
   ) {
     super("the connection was lost at COMMIT", options);
-    this.number = number;
+    this.marked = marked;
     this.result = result;
   }
 }
@@ -51,12 +60,14 @@ export class Crossed extends Verdict {}
 /** A transaction under way: statements can be sent without waiting for the answers to those before. */
 export class Transaction {
   readonly #session: Session;
+  readonly #hungMs: number;
   #sent = 0;
   #failure: unknown;
   #last: Promise<unknown> = Promise.resolve();
 
-  constructor(session: Session) {
+  constructor(session: Session, hungMs: number) {
     this.#session = session;
+    this.#hungMs = hungMs;
   }
 
   /** How many statements were sent. */
@@ -73,7 +84,9 @@ export class Transaction {
     this.#sent++;
     const { client } = this.#session;
     // A connection of the program's own pool takes one statement at a time.
-    const rows = client.pipeline ? query(client, text, values) : this.#last.then(() => query(client, text, values));
+    const rows = client.pipeline
+      ? query(client, text, values, this.#hungMs)
+      : this.#last.then(() => query(client, text, values, this.#hungMs));
     this.#last = rows;
     // Not everybody waits for what was sent behind a statement that fails.
     rows.catch((error: unknown) => {
@@ -82,47 +95,47 @@ export class Transaction {
     return rows;
   }
 
-  /** Its number, if it has changed anything. */
-  async number(): Promise<TransactionNumber | undefined> {
-    const [row] = await this.query(`SELECT pg_current_xact_id_if_assigned()::text AS number, ${TIMELINE} AS timeline`);
-    const { number, timeline } = row as { number: string | null; timeline: string };
-    return number === null ? undefined : { number, timeline };
+  /** Leaves the mark if anything was changed; returns whether it did. */
+  async mark({ mark, sql }: Marking): Promise<boolean> {
+    return (await this.query(sql.mark, [mark.id, mark.number])).length > 0;
   }
 }
 
 /**
- * Does the work in one transaction: its statements and the question for the number go out at once, and COMMIT only when
- * the number is here, by which it can be found out what became of a COMMIT whose answer was lost. Until then a lost
- * connection means that nothing happened. `committing` is told when COMMIT is sent.
+ * Does the work in one transaction: its statements and its mark go out at once, and COMMIT only when the mark is set, by
+ * which it can be found out what became of a COMMIT whose answer was lost. Until then a lost connection means that nothing
+ * happened. Without `marking`, nobody will ask.
  */
 export async function transact<T>(
   session: Session,
   options: TransactionOptions,
   work: (transaction: Transaction) => Promise<T>,
-  committing: () => void = () => {},
+  marking?: Marking,
 ): Promise<T> {
-  const transaction = new Transaction(session);
+  const { hungMs = HUNG_MS } = options;
+  const transaction = new Transaction(session, hungMs);
   const begun = transaction.query(beginning(options));
   let result: T;
-  let number: TransactionNumber | undefined;
+  let marked = false;
   try {
+    if (marking !== undefined) marking.mark.number++;
     const working = work(transaction);
     working.catch(() => {});
     const first = transaction.sent;
-    const early = transaction.number();
-    early.catch(() => {});
+    const early = marking && transaction.mark(marking);
+    early?.catch(() => {});
     await begun;
     result = await working;
-    number = (await early) ?? (transaction.sent > first + 1 ? await transaction.number() : undefined);
+    marked = (await early) ?? false;
+    if (marking !== undefined && !marked && transaction.sent > first + 1) marked = await transaction.mark(marking);
   } catch (error) {
     await undo(session, begun);
     throw transaction.failure ?? error;
   }
-  committing();
   try {
-    await session.client.query("COMMIT");
+    await query(session.client, "COMMIT", [], hungMs);
   } catch (error) {
-    if (isConnectionFailure(error)) throw new CommitLost({ number, result }, { cause: error });
+    if (isConnectionFailure(error)) throw new CommitLost({ marked, result }, { cause: error });
     throw error;
   }
   return result;
@@ -155,25 +168,16 @@ async function undo({ client }: Session, begun: Promise<unknown>): Promise<void>
       cause: refused,
     });
   }
-  await client.query("ROLLBACK").catch(() => {});
+  await query(client, "ROLLBACK").catch(() => {});
 }
 
-/** What became of a transaction: it is done, it never happened, or nobody can say. Asked on another connection. */
-export async function fateOf(
-  session: Session,
-  { number, timeline }: TransactionNumber,
-): Promise<"done" | "undone" | "under way" | "unknown"> {
-  const [here] = await query(session.client, `SELECT ${TIMELINE} AS timeline`);
-  if (here?.["timeline"] !== timeline) return "unknown";
-  const [row] = await query(session.client, "SELECT pg_xact_status($1::text::xid8) AS status", [number]);
-  switch (row?.["status"]) {
-    case "committed":
-      return "done";
-    case "aborted":
-      return "undone";
-    case "in progress":
-      return "under way";
-    default:
-      return "unknown";
-  }
+/** Whether a transaction was committed. Waits until it is over: its mark is locked as long as it is under way. */
+export async function wasCommitted(session: Session, { mark, sql }: { mark: Mark; sql: Statements }): Promise<boolean> {
+  const options = { lockMs: HUNG_MS, fsync: undefined };
+  return await transact(session, options, async (transaction) => {
+    // In case that it was the first of its mark.
+    await transaction.query(sql.unmarked, [mark.id]);
+    const [row] = await transaction.query(sql.lockMark, [mark.id]);
+    return row?.["number"] === mark.number;
+  });
 }
