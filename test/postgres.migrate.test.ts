@@ -1,4 +1,4 @@
-import { readdirSync } from "node:fs";
+import { readdirSync, rmSync } from "node:fs";
 import { setTimeout as sleep } from "node:timers/promises";
 import { EnqueueItem, Reject, type SimpleQueue, Worker } from "localqueue";
 import { describe, expect, test } from "vitest";
@@ -244,6 +244,26 @@ describe("whoever is killed in the middle can be started again", () => {
     expect(await migrate(directory, server)).toMatchObject({ code: 0, stderr: "" });
     await migrate(server, back);
     expect(everythingIn(back)).toEqual(everythingIn(directory));
+  });
+
+  test("and another directory of the same name is not taken for what was moved", async () => {
+    const [directory, server] = [tempDirectory(), tempLocation()];
+    const put = async (job: string): Promise<void> => {
+      const queue = openQueue<string>({ location: directory });
+      await queue.put(job);
+      await queue.close();
+    };
+    await put("old");
+    expect((await migrate(directory, server)).stdout).toContain("1 job moved");
+    expect((await migrate(directory, server)).stdout).toContain("nothing was done");
+    rmSync(directory, { recursive: true });
+    await put("new");
+    expect((await migrate(directory, server)).stderr).toContain('another row in messages with id "1"');
+    const there = openQueue<string>({ location: server });
+    await (await there.get()).ack();
+    await there.purge({ olderThanMs: 0 });
+    expect((await migrate(directory, server)).stdout).toContain("1 job moved");
+    expect((await there.get()).data).toBe("new");
   });
 
   test("with Ctrl-C, which says how to go on", async () => {

@@ -2,13 +2,13 @@ import { createHash } from "node:crypto";
 import { StorageError } from "../errors.ts";
 import { placeOf } from "./location.ts";
 import type { QueueCounts } from "./storage.ts";
-import { TABLES, type TransferDatabase, type TransferTable, type WholeRow } from "./transfer.ts";
+import { TABLES, type TransferDatabase, type Value } from "./transfer.ts";
 import { factsOf, readSlice } from "./transfer-source.ts";
 import { TransferTarget } from "./transfer-target.ts";
 
 /** Moves everything from one location to another: a directory, or a schema of a PostgreSQL database. */
 
-export interface MigrationProgress {
+interface MigrationProgress {
   readonly phase: "copying" | "moving in";
   readonly done: number;
   readonly total: number;
@@ -61,49 +61,59 @@ async function move(
   const jobs = facts.counts.reduce((sum, one) => sum + one.ready + one.processing + one.acked + one.failed, 0);
   const report = { queues: facts.counts, jobs };
   const target = new TransferTarget(database);
-  if (restart) await target.discard();
+  if (restart) await target.discard(source.name);
+  const copied = (done: number): void => {
+    signal.throwIfAborted();
+    onProgress({ phase: "copying", done, total: jobs });
+  };
   for (;;) {
-    const { isDone, digests } = await target.begin(source.name);
-    if (isDone) return { ...report, wasDone: true };
-    const copied = (done: number): void => {
-      signal.throwIfAborted();
-      onProgress({ phase: "copying", done, total: jobs });
-    };
-    if (await copy(source, target, digests, copied)) break;
-    await target.discard();
+    const { done, digests: written } = await target.begin(source.name);
+    const write = done === undefined ? target.write.bind(target) : async () => {};
+    const digests = await copy(source, written, write, copied);
+    if (digests !== undefined) {
+      const digest = digestOf("all", digests);
+      if (done === digest) return { ...report, wasDone: true };
+      if (done === undefined) {
+        onProgress({ phase: "moving in", done: jobs, total: jobs });
+        await target.finish(source.name, digest, facts);
+        return { ...report, wasDone: false };
+      }
+    }
+    await target.discard(source.name);
   }
-  onProgress({ phase: "moving in", done: jobs, total: jobs });
-  await target.finish(source.name, facts);
-  return { ...report, wasDone: false };
 }
 
-/** Resolves to whether what had been written before is the same as what is in the source now. */
+/**
+ * Copies the slices that are not there yet. Resolves to the digests of all, or to `undefined` if those that are there
+ * are not what is in the source now.
+ */
 async function copy(
   source: TransferDatabase,
-  target: TransferTarget,
-  digests: readonly string[],
+  written: readonly string[],
+  write: TransferTarget["write"],
   copied: (jobs: number) => void,
-): Promise<boolean> {
-  let slices = 0;
+): Promise<string[] | undefined> {
+  const digests: string[] = [];
   let jobs = 0;
   for (const table of TABLES) {
     let rows = await readSlice(source, table, undefined);
     while (rows.length > 0) {
-      const digest = digestOf(table, rows);
-      const known = digests[slices++];
-      if (known === undefined) await target.write(table, rows, digest);
-      else if (known !== digest) return false;
+      const digest = digestOf(table.name, rows.flat());
+      const known = written[digests.length];
+      if (known === undefined) await write(table, rows, digest);
+      else if (known !== digest) return undefined;
+      digests.push(digest);
       if (table.name === "messages") jobs += rows.length;
       copied(jobs);
       rows = await readSlice(source, table, rows.at(-1));
     }
   }
-  return slices >= digests.length;
+  return digests.length < written.length ? undefined : digests;
 }
 
-function digestOf(table: TransferTable, rows: readonly WholeRow[]): string {
-  const hash = createHash("sha256").update(table.name);
-  for (const value of rows.flat()) {
+function digestOf(what: string, values: readonly Value[]): string {
+  const hash = createHash("sha256").update(what);
+  for (const value of values) {
     // With its length before it, no value runs into the next.
     const bytes = typeof value === "string" ? Buffer.from(value) : value;
     hash.update(`:${bytes?.length}:`);

@@ -1,24 +1,33 @@
 import { StorageError } from "../errors.ts";
 import type { QueueCounts } from "./storage.ts";
-import { countsIn, TABLES, type TransferDatabase, type TransferTable, type Value, type WholeRow } from "./transfer.ts";
+import {
+  countsIn,
+  MESSAGES,
+  TABLES,
+  type TransferDatabase,
+  type TransferTable,
+  type Value,
+  type WholeRow,
+} from "./transfer.ts";
 import type { SourceFacts } from "./transfer-source.ts";
 
 /** What was found of an earlier attempt. */
 export interface Attempt {
-  /** When everything had been moved. */
-  readonly isDone: boolean;
+  /** Of all that was moved, if everything was. */
+  readonly done: string | undefined;
   /** Of the slices that have been written. */
   readonly digests: readonly string[];
 }
 
 const ATTEMPTS = "localqueue_migrations";
 const SLICES = "localqueue_migration_slices";
+const MAKE_ATTEMPTS = `CREATE TABLE IF NOT EXISTS ${ATTEMPTS} (source TEXT PRIMARY KEY, digest TEXT)`;
 
 /** Where the rows of a table are kept apart. */
 const apart = ({ name }: TransferTable): string => `localqueue_migrating_${name}`;
 
 /**
- * Where the rows go. They are kept apart, where no worker sees them, until the last step moves all of them in. Who
+ * Where the rows go. They are kept apart, where no worker sees them, until the last step moves all of them in. What
  * was moved is remembered, so that nothing is moved twice.
  */
 export class TransferTarget {
@@ -31,21 +40,22 @@ export class TransferTarget {
   /** Finds the attempt to move from this source, or begins one. Rejects while there is one from another source. */
   begin(source: string): Promise<Attempt> {
     return this.#database.transaction(async () => {
-      await this.#query(`CREATE TABLE IF NOT EXISTS ${ATTEMPTS} (source TEXT PRIMARY KEY, is_done INTEGER NOT NULL)`);
-      const attempts = await this.#query(`SELECT source, is_done FROM ${ATTEMPTS}`);
+      await this.#query(MAKE_ATTEMPTS);
+      const attempts = await this.#query(`SELECT source, digest FROM ${ATTEMPTS}`);
       const ours = attempts.find((attempt) => attempt["source"] === source);
-      if (ours !== undefined && Number(ours["is_done"]) === 1) return { isDone: true, digests: [] };
-      const other = attempts.find((attempt) => Number(attempt["is_done"]) === 0 && attempt !== ours);
+      const done = ours?.["digest"] ?? undefined;
+      if (done !== undefined) return { done: String(done), digests: [] };
+      const other = attempts.find((attempt) => attempt["digest"] === null && attempt !== ours);
       if (other !== undefined) throw this.#refusal(`A migration from ${other["source"]} is not finished. ${RESTART}`);
       if (ours === undefined) {
-        await this.#query(`INSERT INTO ${ATTEMPTS} (source, is_done) VALUES (${this.#text(1)}, 0)`, [source]);
+        await this.#query(`INSERT INTO ${ATTEMPTS} (source) VALUES (${this.#text(1)})`, [source]);
         await this.#query(`CREATE TABLE ${SLICES} (number INTEGER PRIMARY KEY, digest TEXT NOT NULL)`);
         for (const table of TABLES) {
           await this.#query(`CREATE TABLE ${apart(table)} AS SELECT * FROM ${table.name} LIMIT 0`);
         }
       }
       const slices = await this.#query(`SELECT digest FROM ${SLICES} ORDER BY number`);
-      return { isDone: false, digests: slices.map(({ digest }) => String(digest)) };
+      return { done: undefined, digests: slices.map(({ digest }) => String(digest)) };
     });
   }
 
@@ -59,11 +69,11 @@ export class TransferTarget {
     });
   }
 
-  /** Forgets the attempt that is not finished, from whatever source, and what it wrote. */
-  discard(): Promise<void> {
+  /** Forgets the attempt that is not finished, from whatever source, and what it wrote; and all that was from this one. */
+  discard(source: string): Promise<void> {
     return this.#database.transaction(async () => {
-      await this.#query(`CREATE TABLE IF NOT EXISTS ${ATTEMPTS} (source TEXT PRIMARY KEY, is_done INTEGER NOT NULL)`);
-      await this.#query(`DELETE FROM ${ATTEMPTS} WHERE is_done = 0`);
+      await this.#query(MAKE_ATTEMPTS);
+      await this.#query(`DELETE FROM ${ATTEMPTS} WHERE digest IS NULL OR source = ${this.#text(1)}`, [source]);
       await this.#drop();
     });
   }
@@ -72,10 +82,10 @@ export class TransferTarget {
    * Makes all that was written part of the database, in one transaction, or nothing: not if the counts are not those of
    * the source, and not if something of it is there already.
    */
-  finish(source: string, { counts, highestId }: SourceFacts): Promise<void> {
+  finish(source: string, digest: string, { counts, highestId }: SourceFacts): Promise<void> {
     return this.#database.transaction(async () => {
       for (const table of TABLES) await this.#refuseIfTaken(table);
-      const copied = await countsIn(this.#database, apart(TABLES[0] as TransferTable));
+      const copied = await countsIn(this.#database, apart(MESSAGES));
       assertSame(counts, copied);
       for (const table of TABLES) {
         const columns = Object.keys(table.columns).join(", ");
@@ -83,9 +93,10 @@ export class TransferTarget {
           `INSERT INTO ${table.name} (${columns}) SELECT ${columns} FROM ${apart(table)} ORDER BY ${table.key.join(", ")}`,
         );
       }
-      await this.#database.count(apart(TABLES[0] as TransferTable));
+      await this.#database.count(apart(MESSAGES));
       await this.#database.raiseHighestId(highestId);
-      await this.#query(`UPDATE ${ATTEMPTS} SET is_done = 1 WHERE source = ${this.#text(1)}`, [source]);
+      const done = `UPDATE ${ATTEMPTS} SET digest = ${this.#text(1)} WHERE source = ${this.#text(2)}`;
+      await this.#query(done, [digest, source]);
       await this.#drop();
     }, "exclusive");
   }
