@@ -66,7 +66,7 @@ async function acknowledge(
     else holders.set(key, order);
   }
   if (holders.size === 0) return lost;
-  void reviveDelayed(sql, transaction, orders);
+  reviveDelayed(sql, transaction, orders);
   const given = [...holders.values()];
   const inputs = given.map(({ input, origin }) => ({
     input: { lease: input.lease as Lease, move: { event: "ack" } as const },

@@ -53,7 +53,7 @@ export async function performEndings(
     if (same === undefined) kinds.set(event, [index]);
     else same.push(index);
   }
-  void reviveDelayed(sql, transaction, orders);
+  reviveDelayed(sql, transaction, orders);
   const batch = { sql, transaction, orders, results };
   const extensions = (["extend", "revive"] as const).map((kind) => extend(batch, kind, kinds.get(kind) ?? []));
   const endings = [...kinds].map(([kind, indexes]) => (isExtension(kind) ? undefined : end(batch, kind, indexes)));
@@ -77,16 +77,12 @@ interface Delayable {
  * Leases that a consumer has renewed may have run out while what ends them waited for a lock or the server, and nobody
  * took them: as long as they are the consumer's they are renewed first.
  */
-export async function reviveDelayed(
-  sql: Statements,
-  transaction: Transaction,
-  orders: readonly Delayable[],
-): Promise<void> {
+export function reviveDelayed(sql: Statements, transaction: Transaction, orders: readonly Delayable[]): void {
   const delayed = orders.flatMap(({ input: { lease, reviveMs }, origin, isDelayed }) =>
     lease === undefined || reviveMs === undefined || !isDelayed ? [] : [{ input: { lease }, origin, reviveMs }],
   );
   if (delayed.length === 0) return;
-  await transaction.query(sql.renew, [...leasesOf(delayed), delayed.map(({ reviveMs }) => Math.round(reviveMs))]);
+  transaction.send(sql.renew, [...leasesOf(delayed), delayed.map(({ reviveMs }) => Math.round(reviveMs))]);
 }
 
 interface Batch {
