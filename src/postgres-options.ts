@@ -30,7 +30,7 @@ const readOptions: OptionsReader<{ [K in keyof Required<PostgresOptions>]: Postg
  */
 export function postgres(options?: PostgresOptions): Location {
   const { connectionString, pool, schema } = readOptions(options);
-  if (pool === undefined) return locationOf(targetOf(connectionString ?? "postgres://", schema));
+  if (pool === undefined) return locationOf(targetOf(connectionString ?? "postgres://", schema, "connectionString"));
   if (connectionString === undefined) return locationOf({ pool, schema: schema ?? STANDARD_SCHEMA });
   throw new TypeError("Expected `connectionString` or `pool`, got both: a pool knows its database");
 }

@@ -230,7 +230,7 @@ describe("a bus", () => {
     for (const fsync of [true, false]) {
       const bus = openBus({ topology, fsync });
       await bus.dispatch(UserCreated({ userId: "7" }));
-      expect((await bus.subscription("email").diagnostics()).synchronous).toBe(fsync ? 2 : 1);
+      expect((await bus.subscription("email").diagnostics()).durabilityMode).toBe(fsync ? "full" : "normal");
     }
   });
 

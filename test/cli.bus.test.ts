@@ -3,7 +3,7 @@ import path from "node:path";
 import { Reject } from "localqueue";
 import { BusTopology, defineEvent, type Event, EventBus } from "localqueue/bus";
 import { describe, expect, test } from "vitest";
-import { runCli } from "./support/cli.ts";
+import { runCli, typed } from "./support/cli.ts";
 import { openDatabase } from "./support/database.ts";
 import { addFinished } from "./support/finished-jobs.ts";
 import { tempLocation } from "./support/location.ts";
@@ -87,7 +87,7 @@ default  billing       1,234           0      0       0
     const { location } = await deadLetters({});
     addFinished(location, { queue: "__bus__:app:audit", rows: 99_999 });
     const { code, stderr } = await runCli(["bus", "stats", location, "--json"]);
-    const line = `localqueue bus purge ${location} --subscription audit --bus app --older-than 30d`;
+    const line = `localqueue bus purge ${typed(location)} --subscription audit --bus app --older-than 30d`;
     expect([code, stderr]).toEqual([
       0,
       `localqueue: 100,000 acked events are kept, 0 events to do. To remove old ones: ${line}\n`,
@@ -142,7 +142,7 @@ describe("bus failed list", () => {
       const { stdout, stderr } = await runCli(on(location, "list", "--json", ...args));
       return [JSON.parse(stdout).map(({ id }: { id: number }) => id), stderr];
     };
-    const next = `localqueue bus failed list ${location} --subscription email --bus app --limit 1 --category unknown-address --after`;
+    const next = `localqueue bus failed list ${typed(location)} --subscription email --bus app --limit 1 --category unknown-address --after`;
     expect(await page("--limit", "1", "--category", "unknown-address")).toEqual([
       [2],
       `localqueue: There may be more: ${next} 2\n`,
@@ -341,8 +341,8 @@ describe("what is typed wrong is answered with what to type, and exit code 2:", 
     [["bus", "stats"], "The location is missing. Usage: localqueue bus stats <location> [options]"],
     [["bus", "stats", "./a", "--queue", "b"], 'Unknown option "--queue". localqueue bus stats --help lists'],
     [
-      ["bus", "stats", "postgres://db"],
-      "This version of localqueue has no PostgreSQL storage: expected <location> to be a dir",
+      ["bus", "stats", "mysql://db"],
+      "Expected <location> to be a directory (a path or a file: URL) or a postgres: URL, got a mysql: URL.",
     ],
     [
       ["bus", "failed", "list", "./a", "--bus", "app"],

@@ -2,7 +2,7 @@ import { existsSync } from "node:fs";
 import path from "node:path";
 import type { SimpleQueue } from "localqueue";
 import { describe, expect, test } from "vitest";
-import { Cli, runCli } from "./support/cli.ts";
+import { Cli, runCli, typed } from "./support/cli.ts";
 import { tempLocation } from "./support/location.ts";
 import { openQueue } from "./support/queue.ts";
 import { tempDirectory } from "./support/temp.ts";
@@ -79,7 +79,7 @@ describe("failed list", () => {
       const { stdout, stderr } = await runCli(on(location, "list", "--json", ...args));
       return [JSON.parse(stdout).map(({ id }: { id: number }) => id), stderr];
     };
-    const next = `localqueue failed list ${location} --queue emails --limit 2 --category exit-65 --after`;
+    const next = `localqueue failed list ${typed(location)} --queue emails --limit 2 --category exit-65 --after`;
     expect(await page("--limit", "2", "--category", "exit-65")).toEqual([
       [1, 2],
       `localqueue: There may be more: ${next} 2\n`,

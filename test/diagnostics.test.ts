@@ -240,17 +240,17 @@ describe("the diagnostics of a queue", () => {
     const before = await queue.diagnostics();
     await Promise.all(Array.from({ length: 50 }, (_, i) => queue.put(i)));
     const after = await queue.diagnostics();
-    expect(after.groupCommitSteps - before.groupCommitSteps).toBe(50);
-    expect(after.groupCommits - before.groupCommits).toBeLessThan(25);
+    expect(Number(after.groupCommitSteps) - Number(before.groupCommitSteps)).toBe(50);
+    expect(Number(after.groupCommits) - Number(before.groupCommits)).toBeLessThan(25);
     expect(after.groupCommitLargest).toBeGreaterThan(2);
-    expect(after.groupCommitMean).toBeCloseTo(after.groupCommitSteps / after.groupCommits, 0);
+    expect(after.groupCommitMean).toBeCloseTo(Number(after.groupCommitSteps) / Number(after.groupCommits), 0);
     expect(after.wakeUps).toBeGreaterThan(0);
 
     const db = openDatabase(directory);
     onTestFinished(() => db.close());
     db.exec("BEGIN IMMEDIATE");
     const locked = queue.put("late");
-    await until(async () => (await queue.diagnostics()).lockWaits > 0);
+    await until(async () => Number((await queue.diagnostics()).lockWaits) > 0);
     db.exec("ROLLBACK");
     await locked;
     expect((await queue.diagnostics()).lockWaitMs).toBeGreaterThanOrEqual(1);
@@ -323,7 +323,7 @@ describe("the diagnostics of a queue", () => {
     for (let i = 0; i < 18; i++) await queue.put(megabytes);
     const report = await queue.diagnostics();
     expect(report.walSizeBytes).toBeGreaterThan(64 * 1024 * 1024);
-    expect(report.walPages * 4096).toBeGreaterThan(60 * 1024 * 1024);
+    expect(Number(report.walPages) * 4096).toBeGreaterThan(60 * 1024 * 1024);
     expect(report.walHeldBackPages).toBeGreaterThan(10_000);
     expect(report.warnings).toContainEqual(expect.stringMatching(/write-ahead log has grown to \d+ MiB/));
     db.exec("COMMIT");

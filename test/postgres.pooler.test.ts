@@ -41,12 +41,16 @@ test("through PgBouncer, leases are renewed, and events get to their handlers", 
   const location = pooled("bus");
   await using queue = new SimpleQueue<number>(location, { leaseMs: 600 });
   const { id } = await queue.put(1);
-  const { passed, open } = gate();
-  const worker = new Worker(queue, () => passed);
+  const [begun, over] = [gate(), gate()];
+  const worker = new Worker(queue, () => {
+    begun.open();
+    return over.passed;
+  });
   void start(worker);
+  await begun.passed;
   await using other = new SimpleQueue<number>(server.url("postgres", { schema: "bus" }), { leaseMs: 600 });
   await expect(other.get({ timeoutMs: 2_000 })).rejects.toMatchObject({ code: "EMPTY" });
-  open();
+  over.open();
   const Created = defineEvent<{ n: number }>("created");
   await using bus = new EventBus(location, { topology: new BusTopology({ mail: [Created] }) });
   const seen = gate<unknown>();

@@ -1,6 +1,6 @@
 import { parseArgs } from "node:util";
 import { Misuse } from "./failures.ts";
-import { nearest, shellLine } from "./wording.ts";
+import { nearest, shellLine, withoutPassword } from "./wording.ts";
 
 /** An option of a command; without `value` it is a switch. */
 export interface CommandOption {
@@ -59,6 +59,11 @@ export class Arguments {
     const [location] = this.operands;
     if (!location) throw new Misuse(`The location is missing. Usage: ${usage(this.#syntax)}`);
     return location;
+  }
+
+  /** The same to be shown. */
+  get shownLocation(): string {
+    return withoutPassword(this.location);
   }
 
   /** The value of an option as it was typed. */

@@ -10,12 +10,15 @@ export const backup: Command = {
   summary: "Copy the database into a new directory while the work goes on, and check the copy.",
   operands: "<location> <directory>",
   options: { queue: QUEUE, json: JSON_REPORT },
-  notes: ["The directory must not exist yet, its parent must. It holds all queues of the file, and is a <location>."],
+  notes: [
+    "The directory must not exist yet, its parent must. It holds all queues of the file, and is a <location>.",
+    "A PostgreSQL database is backed up with its own tools, such as pg_dump.",
+  ],
   examples: ["localqueue backup ./data ./backups/monday", 'localqueue backup ./data "./backups/$(date +%F)" --json'],
 
   async run(args) {
     args.atMost(2);
-    const { location, operands } = args;
+    const { operands, shownLocation } = args;
     const directory = operands[1];
     if (!directory) throw new Misuse(`Say where to: ${again(args, "backup")} ./backups/monday`);
     const result = await runLong(inspect, args, "Backing up", (queue, onProgress) =>
@@ -24,7 +27,7 @@ export const backup: Command = {
     if (args.has("json")) printJson(result);
     else {
       const { databaseSizeBytes, elapsedMs } = result;
-      print(`${location} is in ${directory}: ${size(databaseSizeBytes)}, verified, ${seconds(elapsedMs)}`);
+      print(`${shownLocation} is in ${directory}: ${size(databaseSizeBytes)}, verified, ${seconds(elapsedMs)}`);
     }
     return EXIT.done;
   },

@@ -22,7 +22,7 @@ export async function subscriptionsOf(args: Arguments, bus?: string): Promise<Su
   if (found.length > 0 || bus === undefined) return found;
   const buses = [...new Set(all.map((one) => one.bus))];
   const hint = buses.length === 1 ? `: type ${shellLine(["--bus", ...buses])}` : "";
-  throw unknown(`event bus "${bus}" in ${args.location}`, buses, hint);
+  throw unknown(`event bus "${bus}" in ${args.shownLocation}`, buses, hint);
 }
 
 /** Looks at the subscription that the arguments name, which must be there; nothing is created. */
@@ -37,7 +37,7 @@ export async function inspectSubscription<T>(
   return inspect(args, async () => {
     const known = (await subscriptionsOf(args, busName(args))).map(({ subscription }) => subscription);
     if (!known.includes(name)) {
-      throw unknown(`subscription "${name}" of bus "${busName(args)}" in ${args.location}`, known);
+      throw unknown(`subscription "${name}" of bus "${busName(args)}" in ${args.shownLocation}`, known);
     }
     const { BusTopology, EventBus } = await loadBus();
     const topology = new BusTopology({ [name]: ["*"] });

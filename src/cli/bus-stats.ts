@@ -17,10 +17,10 @@ export const busStats: Command = {
 
   async run(args) {
     args.atMost(1);
-    const { location } = args;
+    const { shownLocation } = args;
     const subscriptions = await inspect(args, () => subscriptionsOf(args, args.text("bus")));
     if (args.has("json")) printJson(subscriptions);
-    else if (subscriptions.length === 0) print(`No subscription has got an event in ${location}`);
+    else if (subscriptions.length === 0) print(`No subscription has got an event in ${shownLocation}`);
     else {
       const rows = subscriptions.map(({ bus, subscription, ready, processing, acked, failed }) => [
         printable(bus),
@@ -30,7 +30,7 @@ export const busStats: Command = {
       printTable(["bus", "subscription", "ready", "processing", "acked", "failed"], rows);
     }
     for (const { bus, subscription, ...counts } of subscriptions) {
-      const command = ["localqueue", "bus", "purge", location, "--subscription", subscription, "--bus", bus];
+      const command = ["localqueue", "bus", "purge", shownLocation, "--subscription", subscription, "--bus", bus];
       const warning = outgrown(counts, shellLine(command), "event");
       if (warning !== undefined) tell(warning);
     }

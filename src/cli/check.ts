@@ -31,7 +31,7 @@ export const check: Command = {
     else {
       if (!result.ok) print(result.messages.map(printable).join("\n"));
       const verdict = result.ok ? "is intact" : paint("red", "is damaged");
-      print(`${args.location} ${verdict} (${options.mode} check, ${seconds(result.elapsedMs)})`);
+      print(`${args.shownLocation} ${verdict} (${options.mode} check, ${seconds(result.elapsedMs)})`);
     }
     return result.ok ? EXIT.done : EXIT.failed;
   },

@@ -6,13 +6,13 @@ import path from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
 import { type QueueStats, SimpleQueue } from "../index.ts";
+import { whatLacks } from "../storage/presence.ts";
 import type { Command } from "./command.ts";
 import { DEMO_JOBS, DEMO_QUEUE, type DemoJob, type DemoNews } from "./demo-jobs.ts";
 import { checked, EXIT, Failure } from "./failures.ts";
 import { print } from "./output.ts";
-import { hasDatabase } from "./queue-access.ts";
 import { onFirstSignal } from "./signals.ts";
-import { jobs, seconds, shellLine } from "./wording.ts";
+import { jobs, seconds, shellLine, withoutPassword } from "./wording.ts";
 
 const DEADLINE_MS = 30_000;
 const ENDS: readonly DemoNews["what"][] = ["job:acked", "job:failed"];
@@ -53,11 +53,11 @@ export const demo: Command = {
 };
 
 async function refuseIfUsed(queue: SimpleQueue<DemoJob>, location: string): Promise<void> {
-  if (!hasDatabase(location)) return;
+  if ((await whatLacks(location)) !== undefined) return;
   const { ready, processing, acked, failed } = await queue.stats();
   const count = ready + processing + acked + failed;
   if (count === 0) return;
-  throw new Failure(`The queue "demo" of ${location} has ${jobs(count)} already. Choose another directory.`);
+  throw new Failure(`The queue "demo" of ${location} has ${jobs(count)} already. Choose another location.`);
 }
 
 /** Throws if the story does not end as it should. */
@@ -77,7 +77,7 @@ async function play(queue: SimpleQueue<DemoJob>, location: string, workers: Chil
   };
 
   await queue.putMany(DEMO_JOBS);
-  say(`${jobs(DEMO_JOBS.length)} are put into ${location}`);
+  say(`${jobs(DEMO_JOBS.length)} are put into ${withoutPassword(location)}`);
 
   const victim = start("A");
   await until(() => news.some(({ what }) => what === "hangs in"));
@@ -128,7 +128,7 @@ function check(
 }
 
 function tellWhatNext(given: string | undefined): void {
-  const location = given ?? "./data";
+  const location = withoutPassword(given ?? "./data");
   print("\nTry next:");
   if (given !== undefined) print(`  ${shellLine(["localqueue", "stats", location, "--queue", "demo"])}`);
   print(`  ${shellLine(["localqueue", "put", location, '{"to":"ada@example.com"}'])}`);

@@ -23,7 +23,9 @@ export function overview(commands: readonly Command[], group?: string): string {
   const command = group === undefined ? "<command>" : `${group} <command>`;
   return paragraphs([
     [`Usage: localqueue ${command} <location> [options]`],
-    group === undefined ? ["A durable job queue in one SQLite file. <location> is the directory of that file."] : [],
+    group === undefined
+      ? ["A durable job queue in one SQLite file. <location> is the directory of that file, or a postgres: URL."]
+      : [],
     ["Commands:", ...table(commands.map(({ name, summary }) => [name, summary] as const))],
     [`localqueue ${command} --help tells more about a command, localqueue --version the version.`],
     ["Exit codes: 0 done, 1 failed, 2 the command line cannot be understood."],

@@ -13,6 +13,7 @@ import { failedRetry } from "./failed-retry.ts";
 import { failedShow } from "./failed-show.ts";
 import { EXIT, explain, Misuse } from "./failures.ts";
 import { helpOf, overview } from "./help.ts";
+import { migrate } from "./migrate.ts";
 import { bearClosedPipes, print, tell } from "./output.ts";
 import { purge } from "./purge.ts";
 import { put } from "./put.ts";
@@ -37,6 +38,7 @@ const COMMANDS: readonly Command[] = [
   vacuum,
   check,
   backup,
+  migrate,
   diagnostics,
   busStats,
   failedList(IN_SUBSCRIPTION),

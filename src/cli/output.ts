@@ -1,4 +1,5 @@
 import { styleText } from "node:util";
+import { withoutPassword } from "./wording.ts";
 
 /** The only place that writes to the terminal, or to whatever stands in for it. */
 
@@ -42,7 +43,7 @@ export function printJson(report: object): void {
   print(JSON.stringify(report));
 }
 
-/** What is no report. The name tells it from what the commands of `work` write to the same place. */
+/** What is no report; it may quote what was typed. The name tells it from what the commands of `work` write to the same place. */
 export function tell(text: string): void {
-  process.stderr.write(`localqueue: ${text}\n`);
+  process.stderr.write(`localqueue: ${withoutPassword(text)}\n`);
 }

@@ -108,11 +108,11 @@ function tellReport(args: Arguments, report: PutReport): void {
   }
   const known =
     report.known === 0 ? "" : ` (${grouped(report.known)} ${report.known === 1 ? "was" : "were"} known already)`;
-  print(`Put ${jobs(report.put)} into queue "${queueName(args)}" of ${args.location}${known}`);
+  print(`Put ${jobs(report.put)} into queue "${queueName(args)}" of ${args.shownLocation}${known}`);
 }
 
 function nothingToPut(args: Arguments): Misuse {
-  const line = shellLine(["localqueue", "put", args.location]);
+  const line = shellLine(["localqueue", "put", args.shownLocation]);
   return new Misuse(`There is nothing to put. Type one of:
   ${line} '{"hello":"world"}'
   ${line} < jobs.jsonl`);

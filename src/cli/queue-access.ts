@@ -1,7 +1,5 @@
-import { statSync } from "node:fs";
-import path from "node:path";
-import { fileURLToPath } from "node:url";
 import { type Serializer, SimpleQueue, type SimpleQueueOptions } from "../index.ts";
+import { whatLacks } from "../storage/presence.ts";
 import type { Arguments } from "./arguments.ts";
 import { checked, checkedLater, Failure, Misuse } from "./failures.ts";
 import type { Closable } from "./place.ts";
@@ -22,7 +20,7 @@ export function openQueue<T>(args: Arguments, options: SimpleQueueOptions<T> = {
   const { location } = args;
   const name = args.text("queue");
   if (name?.startsWith("__bus__:")) {
-    const line = shellLine(["localqueue", "bus", "stats", location]);
+    const line = shellLine(["localqueue", "bus", "stats", args.shownLocation]);
     throw new Misuse(`Queues like "__bus__:…" belong to event buses. Type ${line}, or localqueue bus --help.`);
   }
   return checked(() => new SimpleQueue(location, { ...options, name }));
@@ -34,13 +32,13 @@ export function queueName(args: Arguments): string {
 
 /** 'Queue "emails" of ./data'. */
 export function queueTitle(args: Arguments): string {
-  return printable(`Queue "${queueName(args)}" of ${args.location}`);
+  return printable(`Queue "${queueName(args)}" of ${args.shownLocation}`);
 }
 
 /** The line to type for another command on the same queue, or subscription. */
 export function again(args: Arguments, command: string, ...more: readonly string[]): string {
   const names = args.typed("queue", "subscription", "bus");
-  return shellLine(["localqueue", ...command.split(" "), args.location, ...names, ...more]);
+  return shellLine(["localqueue", ...command.split(" "), args.shownLocation, ...names, ...more]);
 }
 
 /** Uses the queue that the arguments name, for a report: it must be there, and nothing is created. */
@@ -50,20 +48,10 @@ export async function inspect<T>(
 ): Promise<T> {
   const queue = openQueue(args, { serializer: BYTES });
   try {
-    if (!hasDatabase(args.location))
-      throw new Failure(`There is no queue in ${args.location}: it has no localqueue.db.`);
+    const lacks = await whatLacks(args.location);
+    if (lacks !== undefined) throw new Failure(`There is no queue in ${args.shownLocation}: it has no ${lacks}.`);
     return await checkedLater(look(queue, queue));
   } finally {
     await queue.close();
-  }
-}
-
-/** Whether there is a database file. Where that cannot be seen, opening it will tell why. */
-export function hasDatabase(location: string): boolean {
-  const directory = /^file:/i.test(location) ? fileURLToPath(location) : location;
-  try {
-    return statSync(path.join(directory, "localqueue.db"), { throwIfNoEntry: false }) !== undefined;
-  } catch (error) {
-    return (error as NodeJS.ErrnoException).code !== "ENOTDIR";
   }
 }

@@ -15,7 +15,7 @@ export const IN_SUBSCRIPTION: Place<FailedDelivery> = {
   forgotten: "An event is known, by its id or its identity, only as long as it is kept.",
   inspect: inspectSubscription,
   name: (args) => `subscription "${args.text("subscription")}" of bus "${busName(args)}"`,
-  title: (args) => `Subscription "${args.text("subscription")}" of bus "${busName(args)}" in ${args.location}`,
+  title: (args) => `Subscription "${args.text("subscription")}" of bus "${busName(args)}" in ${args.shownLocation}`,
   columns: [
     ["event type", ({ eventType = "-" }) => shortened(eventType, LONGEST_TYPE)],
     ["event id", ({ jobId = "-" }) => jobId],

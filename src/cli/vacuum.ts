@@ -22,7 +22,7 @@ export const vacuum: Command = {
     await runLong(inspect, args, "Vacuuming", (queue) => queue.vacuum());
     const elapsedMs = Math.round(performance.now() - startedAt);
     if (args.has("json")) printJson({ elapsedMs });
-    else print(`${args.location} has been vacuumed in ${seconds(elapsedMs)}`);
+    else print(`${args.shownLocation} has been vacuumed in ${seconds(elapsedMs)}`);
     return EXIT.done;
   },
 };

@@ -54,6 +54,13 @@ export function printable(text: string): string {
   );
 }
 
+/** Without the passwords in URLs of databases. */
+export function withoutPassword(text: string): string {
+  return text
+    .replace(/(\bpostgres(?:ql)?:\/\/[^\s:@/?]*):\S*@/gi, "$1:***@")
+    .replace(/([?&]password=)[^\s&'"]*/gi, "$1***");
+}
+
 /** With a full stop at the end. */
 export function sentence(text: string): string {
   return /[.!?]$/.test(text) ? text : `${text}.`;

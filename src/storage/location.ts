@@ -20,13 +20,13 @@ export function locationOf(target: PostgresTarget): Location {
 
 /** The storage that a location stands for. Does no I/O: the first operation opens. */
 export function openStorage(location: string | URL | Location, settings: StorageSettings): Storage {
-  const place = read(location);
+  const place = placeOf(location);
   if (typeof place === "string") return openSqliteStorage(place, settings);
   return openPostgresStorage(place, settings);
 }
 
 /** A directory, or a database of PostgreSQL. */
-function read(location: unknown): string | PostgresTarget {
+export function placeOf(location: unknown): string | PostgresTarget {
   const target = hiddenIn<PostgresTarget>(location, TARGET);
   if (target !== undefined) return target;
   const text = location instanceof URL ? location.href : location;

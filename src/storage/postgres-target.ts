@@ -26,8 +26,8 @@ interface Address {
 export const STANDARD_SCHEMA = "localqueue";
 
 /** Throws a `TypeError`, which never quotes the URL: there may be a password in it. */
-export function targetOf(connectionString: string, schema?: string): PostgresTarget {
-  const given = parsed(connectionString).searchParams.get("schema");
+export function targetOf(connectionString: string, schema?: string, name = "location"): PostgresTarget {
+  const given = parsed(connectionString, name).searchParams.get("schema");
   return { connectionString, schema: schema ?? (given === null ? STANDARD_SCHEMA : checkSchema(given, "schema")) };
 }
 
@@ -44,7 +44,7 @@ export function checkSchema(value: unknown, name: string): string {
 export function describeTarget({ connectionString, pool, settings, schema }: PostgresTarget): string {
   const options: Address = settings ?? pool?.options ?? {};
   const text = connectionString ?? options.connectionString;
-  const url = text === undefined ? undefined : parsed(text);
+  const url = text === undefined ? undefined : parsed(text, "connectionString");
   const from = (parameter: string, part: string | undefined): string | undefined =>
     url?.searchParams.get(parameter) || (part && decodeURIComponent(part)) || undefined;
   const host = from("host", url?.hostname) ?? options.host ?? process.env["PGHOST"] ?? "localhost";
@@ -54,18 +54,23 @@ export function describeTarget({ connectionString, pool, settings, schema }: Pos
   return `PostgreSQL at ${where}, ${database === undefined ? "" : `database ${database}, `}schema ${schema}`;
 }
 
-function parsed(connectionString: string): URL {
+function parsed(connectionString: string, name: string): URL {
   // A URL may name a user and no host, which then is a socket or in the environment; `URL` insists on one.
   const text = connectionString.replace("@/", "@nohost/");
   const url = /^postgres(ql)?:\/\//i.test(text) && URL.canParse(text) ? new URL(text) : undefined;
-  if (url === undefined || url.hash !== "" || !isDecodable(url)) {
+  if (url === undefined || url.hash !== "" || isTorn(url) || !isDecodable(url)) {
     throw new TypeError(
-      "Expected `location` to be a URL like postgres://user:password@host:5432/database, got one that cannot be read. " +
+      `Expected \`${name}\` to be a URL like postgres://user:password@host:5432/database, got one that cannot be read. ` +
         "Write special characters of the user and the password as % and two digits: encodeURIComponent() does that",
     );
   }
   if (url.hostname === "nohost") url.hostname = "";
   return url;
+}
+
+/** Whether a password with a slash or a question mark was taken for something else. */
+function isTorn({ username, pathname, search }: URL): boolean {
+  return pathname.includes("@") || (username === "" && search.includes("@"));
 }
 
 function isDecodable({ username, password, hostname, pathname }: URL): boolean {

@@ -10,6 +10,7 @@ import {
   type BackupReport,
   type ChannelMessages,
   type ClaimMessage,
+  type DatabaseDiagnostics,
   DeduplicationConflictError,
   EmptyError,
   type EngineCounts,
@@ -24,7 +25,7 @@ import {
   type FailedMessage,
   type FailOptions,
   type FailureReason,
-  type FileDiagnostics,
+  type FileFacts,
   type FindOptions,
   FullError,
   type Handler,
@@ -50,6 +51,7 @@ import {
   type ListOptions,
   LocalQueueError,
   type LocalQueueErrorCode,
+  type Location,
   type LongestRunning,
   type NackOptions,
   NoSubscribersError,
@@ -72,6 +74,7 @@ import {
   RetryPolicy,
   type RunOptions,
   type Serializer,
+  type ServerFacts,
   type SettleMessage,
   SimpleQueue,
   type SimpleQueueOptions,
@@ -181,9 +184,11 @@ async function look(queue: SimpleQueue<Email>): Promise<void> {
   const details: FailedDetails[] = letters;
   same<FailedDetails["reason"], FailureReason>();
   const report: QueueDiagnostics = await queue.diagnostics();
-  const parts: [FileDiagnostics, EngineCounts, LongestRunning, StorageDiagnostics] = [report, report, report, report];
+  const parts: [DatabaseDiagnostics, LongestRunning, StorageDiagnostics] = [report, report, report];
+  const ofFiles: Partial<FileFacts & EngineCounts> = report;
+  const ofServers: Partial<ServerFacts> = report;
   same<(typeof report)["warnings"], readonly string[]>();
-  console.assert(parts[3].ready === 0);
+  console.assert(parts[2].ready === 0 && ofFiles.pageSize !== undefined && ofServers.serverVersion === undefined);
   console.assert(details.length === letters.map(describe).length);
 }
 
@@ -328,7 +333,8 @@ async function main(): Promise<void> {
   const code = explain(await queue.getNowait().catch((error: unknown) => error));
   const { to } = json.decode<Email>(forPython.encode({ to: "d@example.com" }));
 
-  const untyped = new SimpleQueue("./data");
+  const location: string | URL | Location = "./data";
+  const untyped = new SimpleQueue(location);
   same<typeof untyped, SimpleQueue<unknown>>();
   await untyped.close();
   process.stdout.write(JSON.stringify({ stats, code, to, refused }));

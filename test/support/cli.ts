@@ -2,9 +2,15 @@ import { type ChildProcessWithoutNullStreams, spawn } from "node:child_process";
 import { once } from "node:events";
 import { fileURLToPath } from "node:url";
 import { onTestFinished } from "vitest";
+import { isOnPostgres } from "./location.ts";
 import { until } from "./until.ts";
 
 export const CLI: string = fileURLToPath(new URL("../../dist/cli/main.js", import.meta.url));
+
+/** The location as it is to be typed: a shell takes the `?` of a URL for its own. */
+export function typed(location: string): string {
+  return isOnPostgres(location) ? `'${location}'` : location;
+}
 
 /** How a command ended, and what it printed. */
 export interface CliResult {

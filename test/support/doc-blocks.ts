@@ -11,10 +11,10 @@ export interface DocBlock {
 }
 
 type DocDirectives = Readonly<
-  Partial<Record<"with" | "group" | "file" | "output" | "beside" | "stop" | "same", string>>
+  Partial<Record<"with" | "group" | "file" | "output" | "beside" | "stop" | "same" | "server", string>>
 >;
 
-const KEYS: readonly string[] = ["with", "group", "file", "output", "beside", "stop", "same"];
+const KEYS: readonly string[] = ["with", "group", "file", "output", "beside", "stop", "same", "server"];
 
 export const PAGES: readonly string[] = [".", "docs"].flatMap((directory) =>
   readdirSync(directory)

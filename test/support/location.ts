@@ -3,7 +3,7 @@ import path from "node:path";
 import { tempDirectory } from "./temp.ts";
 
 /** Where the PostgreSQL server of the run is; without one, the tests use files. See vitest.postgres.config.ts. */
-const SERVER = process.env["LOCALQUEUE_TEST_POSTGRES"];
+const SERVER = process.env["TEST_POSTGRES_URL"];
 
 export const onPostgres: boolean = SERVER !== undefined;
 

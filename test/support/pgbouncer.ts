@@ -25,7 +25,7 @@ export class PgBouncer {
     writeFileSync(
       file,
       `[databases]
-* = host=127.0.0.1 port=${server.port}
+* = host=127.0.0.1 port=${server.port} user=postgres
 [pgbouncer]
 listen_addr = 127.0.0.1
 listen_port = ${port}

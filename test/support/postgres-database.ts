@@ -83,5 +83,6 @@ function translate(sql: string): string {
   return sql
     .replaceAll("CAST(payload AS TEXT)", "convert_from(payload, 'UTF8')")
     .replaceAll(/CAST\((\w)\.payload AS TEXT\)/g, "convert_from($1.payload, 'UTF8')")
-    .replaceAll("length(payload)", "octet_length(payload)");
+    .replaceAll("length(payload)", "octet_length(payload)")
+    .replaceAll("CAST(:payload AS BLOB)", ":payload::bytea");
 }

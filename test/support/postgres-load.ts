@@ -34,10 +34,13 @@ export class PostgresLoad {
   /** Resolves when all the processes have done something since it was called. */
   async resumes(): Promise<void> {
     const since = performance.timeOrigin + performance.now();
-    await until(() => {
+    const ended = Promise.race(this.#programs.map((program) => program.exited));
+    const resumed = until(() => {
       const done = historyOf({ histories: this.#histories }).filter(({ type, wall }) => type === "ok" && wall > since);
       return new Set(done.map(({ process }) => process)).size === this.#programs.length;
     }, RESUME_MS);
+    const early = await Promise.race([resumed, ended]);
+    if (typeof early === "object") throw new Error(`A process ended by itself: ${early.stderr}`);
   }
 
   /** Ends the processes, works off what is left, and holds what happened against the guarantees. */

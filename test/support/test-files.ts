@@ -68,6 +68,7 @@ export const ON_SQLITE: Readonly<Record<string, readonly string[]>> = {
     "cli.progress",
     "consumer-loop",
     "driver",
+    "locations",
     "options",
     "package",
     "python-json",
