@@ -242,10 +242,124 @@ describe("a lease that somebody else ended in the very millisecond of a COMMIT t
   });
 
   test("confirms nothing that came with it, where it looks the same", () => {
-    const { put, engine } = failBeside((now) => `${MOVED}, status = 0, updated_at = ${now} WHERE id = 2`);
-    expect(put.error).toMatchObject({ outcome: "unknown" });
-    expect(engine.stored()).toEqual(["one", "two"]);
+    const { ack, nack, put, engine } = failBeside((now) => `${MOVED}, status = 0, updated_at = ${now} WHERE id = 2`);
+    expect([ack, nack].map(({ answer }) => answer)).toMatchObject([{ settled: "acked" }, { refused: "lost" }]);
+    expect(put.put).toEqual([{ id: 3, inserted: true }]);
+    expect(engine.stored()).toEqual(["one", "two", "three"]);
   });
+});
+
+describe("a put whose COMMIT fails", () => {
+  const ROW =
+    "SELECT queue, payload, status, attempts, max_attempts, available_at, created_at, updated_at FROM messages";
+
+  test("and has not happened is not taken for the same job of somebody else, put in its place in the same millisecond", () => {
+    const { engine, driver } = openFaulty();
+    engine.put("job");
+    engine.run();
+    driver.plant({ at: "COMMIT", error: FAILED_FSYNC, really: "rolls back" });
+    const twin = `INSERT INTO messages (queue, payload, status, attempts, max_attempts, available_at, created_at,
+      updated_at) ${ROW} WHERE id = 1`;
+    driver.plant({ at: "BEGIN IMMEDIATE", after: 1, strikes: () => engine.foreign(twin) });
+    const put = engine.put("job");
+    engine.run();
+    expect(put.put).toEqual([{ id: 3, inserted: true }]);
+    expect(engine.stored()).toEqual(["job", "job", "job"]);
+  });
+
+  test("but has happened is not repeated because others have done the job, and deleted it, before anybody could look", () => {
+    const { engine, driver } = openFaulty();
+    driver.plant({ at: "COMMIT", error: FAILED_FSYNC, really: "executes" });
+    driver.plant({ at: "BEGIN IMMEDIATE", after: 1, strikes: () => engine.foreign("DELETE FROM messages") });
+    const put = engine.put("job");
+    engine.run();
+    expect(put.put).toEqual([{ id: 1, inserted: true }]);
+    expect(engine.stored()).toEqual([]);
+  });
+});
+
+describe("while other programs come and go", () => {
+  /** So many more have come. The storage remembers a thousand. */
+  const come = (engine: TestEngine, programs: number): void => {
+    engine.foreign(`INSERT INTO localqueue_commits (engine, number)
+      WITH RECURSIVE program (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM program LIMIT ${programs}) SELECT -i, 1 FROM program`);
+    engine.foreign(
+      "DELETE FROM localqueue_commits WHERE arrival <= (SELECT max(arrival) FROM localqueue_commits) - 1000",
+    );
+  };
+
+  test.each(["executes", "rolls back"] as const)(
+    "what became of a COMMIT that fails is known, too, to one that was forgotten (COMMIT really: %s)",
+    (really) => {
+      const { engine, driver } = openFaulty();
+      engine.put("first");
+      engine.run();
+      come(engine, 1000);
+      driver.plant({ at: "COMMIT", error: FAILED_FSYNC, really });
+      const put = engine.put("second");
+      engine.run();
+      expect(put.put).toEqual([{ id: 2, inserted: true }]);
+      expect(engine.stored()).toEqual(["first", "second"]);
+      expect(engine.rows("SELECT count(*) AS programs FROM localqueue_commits")).toEqual([{ programs: 1000 }]);
+    },
+  );
+
+  test.each([
+    ["a thousand others came", (engine: TestEngine) => come(engine, 1000)],
+    ["the table is gone", (engine: TestEngine) => engine.foreign("DROP TABLE localqueue_commits")],
+  ])("nobody claims to know if %s before anybody could look", (_, strikes) => {
+    const { engine, driver } = openFaulty();
+    for (const payload of ["first", "second"]) {
+      engine.put(payload);
+      engine.run();
+    }
+    driver.plant({ at: "COMMIT", error: FAILED_FSYNC, really: "executes" });
+    driver.plant({ at: "BEGIN IMMEDIATE", after: 1, strikes: () => strikes(engine) });
+    const put = engine.put("third");
+    engine.run();
+    expect(put.error).toMatchObject({ outcome: "unknown" });
+    expect(engine.stored()).toEqual(["first", "second", "third"]);
+    const next = engine.put("fourth");
+    engine.run();
+    expect(next.put).toEqual([{ id: 4, inserted: true }]);
+  });
+});
+
+describe("a look what became of a COMMIT that finds no room, and is repeated with what was kept for that", () => {
+  const FULL = sqliteError("FULL");
+  const LOOKS: readonly (readonly [string, Fault])[] = [
+    ["its record does not fit", { at: SQL.recordLook, error: FULL }],
+    ["its own COMMIT has not happened", { at: "COMMIT", after: 1, error: FULL, really: "rolls back" }],
+    ["its own COMMIT says so, and has happened", { at: "COMMIT", after: 1, error: FULL, really: "executes" }],
+  ];
+
+  describe.each(LOOKS)("(%s)", (_, fault) => {
+    test.each(["executes", "rolls back"] as const)("tells the truth (COMMIT really: %s)", (really) => {
+      const { engine, driver, lease } = openWithLease();
+      engine.run();
+      driver.plant({ at: "COMMIT", error: FAILED_FSYNC, really });
+      driver.plant(fault);
+      const [put, ack] = [engine.put("second"), engine.ack(lease)];
+      engine.run();
+      expect(engine.stored().includes("second")).toBe(put.put !== undefined);
+      expect(put.put ?? put.error).toMatchObject(put.put ? [{ inserted: true }] : { outcome: "failed" });
+      expect(ack.answer ?? ack.error).toMatchObject(really === "executes" || put.put ? { settled: "acked" } : {});
+      expect(engine.rows()[0]?.["status"]).toBe(ack.answer?.settled === "acked" ? 2 : 1);
+    });
+  });
+});
+
+test("who only looks leaves no record of a COMMIT, for which others would look in turn", () => {
+  const { engine } = openFaulty();
+  engine.put("job");
+  engine.run();
+  const version = (): unknown => engine.rows("SELECT sum(number) AS number FROM localqueue_commits");
+  const before = version();
+  const [stranger, removal] = [engine.ack({ id: 1, receipt: "none" }), engine.alter("remove", 7)];
+  engine.run();
+  expect(stranger.answer).toMatchObject({ refused: "lost" });
+  expect(removal.answer).toMatchObject({ changed: 0 });
+  expect(version()).toEqual(before);
 });
 
 test.each(["nack", "release"] as const)(
@@ -265,7 +379,7 @@ test.each(["nack", "release"] as const)(
         : { event };
     const settle = engine.settle(lease, move);
     engine.run();
-    expect(settle.error).toMatchObject({ outcome: "unknown" });
+    expect(settle.answer).toMatchObject({ settled: "ready" });
   },
 );
 
@@ -310,14 +424,14 @@ test("a COMMIT that fails twice is not tried a third time", () => {
   expect(next.put).toMatchObject([{ inserted: true }]);
 });
 
-test("what leaves no sign is repeated once, and then nobody claims to know", () => {
+test("an extension of a lease whose COMMIT fails twice has certainly failed", () => {
   const { engine, driver, lease } = openWithLease();
   driver.plant({ at: "COMMIT", error: FAILED_FSYNC });
   driver.plant({ at: "COMMIT", after: 2, error: FAILED_FSYNC });
   const extension = engine.extend(lease, 20_000);
   engine.run();
   expect(driver.count(SQL.extend)).toBe(2);
-  expect(extension.error).toMatchObject({ code: "IO", outcome: "unknown" });
+  expect(extension.error).toMatchObject({ code: "IO", outcome: "failed" });
 });
 
 test("a repetition whose transaction is lost fails its culprit alone", () => {

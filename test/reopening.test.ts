@@ -70,7 +70,7 @@ test("a connection that was opened anew does not take its new write-ahead log fo
   const wal = (): number => fs.statSync(`${connection.file}-wal`).ino;
   const commit = (): void => {
     expect(connection.begin(false, 50)).toBe(true);
-    connection.statements.mark.run();
+    connection.statements.recordEngine.run({ engine: 1, number: 1 });
     connection.commit();
   };
   commit();

@@ -123,6 +123,7 @@ describe("a new file", () => {
       "index localqueue_failed on messages",
       "index localqueue_leased on messages",
       "index localqueue_ready on messages",
+      "table localqueue_commits on localqueue_commits",
       "table localqueue_counts on localqueue_counts",
       "trigger localqueue_count_delete on messages",
       "trigger localqueue_count_insert on messages",

@@ -6,7 +6,7 @@ import { Layer } from "./support/size.ts";
 
 async function round(layer: Layer): Promise<void> {
   const location = tempDirectory();
-  const opens = layer.isCampaign ? 1_000 : 100;
+  const opens = layer.isCampaign ? 200 : 100;
   const limited = { through: ["sh", "-c", 'ulimit -n 64 && exec "$@"', "sh"] };
   const program = new Program("../reliability/programs/descriptors.mjs", { location, opens }, limited);
   layer.planned();

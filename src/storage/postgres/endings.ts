@@ -82,7 +82,7 @@ export function reviveDelayed(sql: Statements, transaction: Transaction, orders:
     lease === undefined || reviveMs === undefined || !isDelayed ? [] : [{ input: { lease }, origin, reviveMs }],
   );
   if (delayed.length === 0) return;
-  void transaction.query(sql.renew, [...leasesOf(delayed), delayed.map(({ reviveMs }) => Math.round(reviveMs))]);
+  transaction.send(sql.renew, [...leasesOf(delayed), delayed.map(({ reviveMs }) => Math.round(reviveMs))]);
 }
 
 interface Batch {

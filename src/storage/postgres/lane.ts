@@ -135,7 +135,7 @@ export class Lane<Input, Result> {
         await this.#setAside(wanted);
         return;
       }
-      if (trouble === "gone" && !orders.every(({ settled }) => settled)) {
+      if ((trouble === "gone" || trouble === "crossed") && !orders.every(({ settled }) => settled)) {
         await pauseFor(pause);
         pause = longer(pause);
       }

@@ -8,8 +8,8 @@ import type { ConsumerOnWire, HeldOnWire, LeaseNews } from "../slot-consumer.ts"
 import type { Lease } from "../storage.ts";
 import { openSession, type Session } from "./connect.ts";
 import { parametersOf } from "./endings.ts";
-import { isConnectionFailure } from "./failures.ts";
 import { cut } from "./rows.ts";
+import { troubleOf } from "./runner.ts";
 import { type Statements, statementsOf } from "./statements.ts";
 import { type Transaction, transact } from "./transaction.ts";
 
@@ -153,48 +153,57 @@ class LeaseThread {
   }
 
   async #write(due: readonly HeldLease[]): Promise<void> {
-    const [overdue, unstarted] = [this.#overdue, this.#unstarted];
     try {
-      const session = await this.#open();
-      const options = { lockMs: LOCK_MS, fsync: undefined, hungMs: HUNG_MS };
-      const untils = await transact(session, options, (transaction) =>
-        this.#change(transaction, due, overdue, unstarted),
-      );
+      if (due.length > 0) await this.#renew(due);
+    } catch (error) {
+      this.#judge(error);
+      for (const held of due) this.#leases.postpone(held, RETRY_MS);
+    }
+    const [overdue, unstarted] = [this.#overdue, this.#unstarted];
+    if (overdue.length + unstarted.length === 0) return;
+    try {
+      // By itself: what is in its way must not cost anybody's lease.
+      await this.#change((transaction) => this.#giveUp(transaction, overdue, unstarted));
       this.#overdue = [];
       this.#unstarted = [];
-      for (const [index, held] of due.entries()) {
-        const until = untils.get(index + 1);
-        // Somebody is just changing the row: it is still held, as far as can be seen.
-        if (until === null) this.#leases.postpone(held, RETRY_MS);
-        else this.#leases.renewed(held, until);
-      }
     } catch (error) {
-      if (isConnectionFailure(error)) this.#disconnect();
-      for (const held of due) this.#leases.postpone(held, RETRY_MS);
+      this.#judge(error);
     }
   }
 
-  /** Returns the new ends of the leases by their number; `null` = it could not be had now, absent = it is lost. */
-  async #change(
+  async #renew(due: readonly HeldLease[]): Promise<void> {
+    const rows = await this.#change((transaction) => transaction.query(this.#sql.renew, leasesOf(due)));
+    const untils = new Map(rows.map((row) => [row["n"] as number, row["lease_until"] as number | null]));
+    for (const [index, held] of due.entries()) {
+      const until = untils.get(index + 1);
+      // Somebody is just changing the row: it is still held, as far as can be seen.
+      if (until === null) this.#leases.postpone(held, RETRY_MS);
+      else this.#leases.renewed(held, until);
+    }
+  }
+
+  async #giveUp(
     transaction: Transaction,
-    due: readonly HeldLease[],
     overdue: readonly HeldLease[],
     unstarted: readonly HeldLease[],
-  ): Promise<Map<number, number | null>> {
-    const sql = this.#sql;
-    const renewing = due.length === 0 ? [] : transaction.query(sql.renew, leasesOf(due));
+  ): Promise<void> {
     for (const { id, receipt, consumer } of overdue) {
-      void transaction.query(sql.markOverdue, [id, consumer.settings.queue, receipt]);
+      transaction.send(this.#sql.markOverdue, [id, consumer.settings.queue, receipt]);
     }
-    if (unstarted.length > 0) {
-      const released = unstarted.map((lease) => ({
-        input: { lease, move: { event: "release" } as const },
-        origin: { queue: lease.consumer.settings.queue },
-      }));
-      await transaction.query(sql.end.release, parametersOf(released));
-    }
-    const rows = await renewing;
-    return new Map(rows.map((row) => [row["n"] as number, row["lease_until"] as number | null]));
+    if (unstarted.length === 0) return;
+    const released = unstarted.map((lease) => ({
+      input: { lease, move: { event: "release" } as const },
+      origin: { queue: lease.consumer.settings.queue },
+    }));
+    await transaction.query(this.#sql.end.release, parametersOf(released));
+  }
+
+  async #change<T>(work: (transaction: Transaction) => Promise<T>): Promise<T> {
+    return await transact(await this.#open(), { lockMs: LOCK_MS, fsync: undefined, hungMs: HUNG_MS }, work);
+  }
+
+  #judge(error: unknown): void {
+    if (troubleOf(error) !== "locked" && troubleOf(error) !== "crossed") this.#disconnect();
   }
 
   async #open(): Promise<Session> {

@@ -71,6 +71,7 @@ function assign(jobs: readonly QueuedJob[], added: readonly Row[], known: readon
   const nameless = added.filter((row) => row["job_id"] === null);
   const fresh = new Set(added.filter((row) => row["job_id"] !== null).map(keyOf));
   const ids = new Map(known.map((row) => [keyOf(row), row["id"] as number]));
+  if (nameless.length !== jobs.filter(({ jobId }) => jobId === undefined).length) throw new Crossed();
   let next = 0;
   return jobs.map(({ queue, jobId }) => {
     if (jobId === undefined) return { id: nameless[next++]?.["id"] as number, inserted: true };

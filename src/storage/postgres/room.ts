@@ -92,7 +92,7 @@ export class RoomLine {
       const trouble = await this.#try();
       this.#forgetSettled();
       this.#endTry();
-      if (trouble === "gone") {
+      if (trouble === "gone" || trouble === "crossed") {
         await pauseFor(pause);
         pause = longer(pause);
       }

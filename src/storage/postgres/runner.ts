@@ -4,6 +4,7 @@ import { monotonicNow, setTimeout } from "../../timers.ts";
 import { describeTarget, type PostgresTarget } from "../postgres-target.ts";
 import { assertUsable, type Session } from "./connect.ts";
 import { isConnectionFailure, sqlState, toStorageError } from "./failures.ts";
+import { query } from "./rows.ts";
 import { migrate } from "./schema.ts";
 import { Sessions } from "./sessions.ts";
 import { type Statements, statementsOf } from "./statements.ts";
@@ -66,6 +67,7 @@ export class Runner {
     try {
       return await this.#use((session) => transact(session, attempt, work, marking));
     } catch (error) {
+      if (isAboutIds(error)) await this.#advanceIds();
       if (!(error instanceof CommitLost)) throw error;
       await this.#lookUp(error, mark, attempt.endsAt);
       return error.result as T;
@@ -86,7 +88,7 @@ export class Runner {
         return await work(session);
       } catch (error) {
         // A server that only reads may be the former primary: the next connection may lead to the new one.
-        if (error instanceof CommitLost || (troubleOf(error) === "gone" && !(error instanceof Undone))) spoil();
+        if (isSpoilt(error)) spoil();
         throw error;
       }
     });
@@ -111,6 +113,11 @@ export class Runner {
   /** Whether it is worth trying again. */
   isTransient(trouble: Trouble): boolean {
     return trouble === "locked" || trouble === "crossed" || (trouble === "gone" && this.#opened);
+  }
+
+  /** After a restore, or a move to another server, the ids that are given out next may be there already. */
+  async #advanceIds(): Promise<void> {
+    await this.#use(({ client }) => query(client, this.#sql.advanceIds)).catch(() => {});
   }
 
   /** Resolves if the transaction was committed; throws if it was not, or if that cannot be found out. */
@@ -144,12 +151,27 @@ export function troubleOf(error: unknown): Trouble {
     const mayPass = error.code === "CONNECTION" || error.code === "READ_ONLY";
     return mayPass && error.outcome === "failed" ? "gone" : "lasting";
   }
+  if (isAboutIds(error)) return "crossed";
   const state = sqlState(error);
   if (state === "55P03") return "locked";
   if (state === "40001" || state === "40P01") return "crossed";
   if (state === "25006" || state === "53300") return "gone";
   if (error instanceof TypeError || error instanceof RangeError) return "lasting";
   return isConnectionFailure(error) ? "gone" : "lasting";
+}
+
+/** A row could not be added, and is not there either: its id may be another's. */
+function isAboutIds(error: unknown): boolean {
+  if (error instanceof Crossed) return true;
+  return sqlState(error) === "23505" && (error as { constraint?: unknown }).constraint === "messages_pkey";
+}
+
+/** Whether nobody shall use the connection any more. */
+function isSpoilt(error: unknown): boolean {
+  if (error instanceof CommitLost || (error instanceof StorageError && error.outcome === "unknown")) return true;
+  // Somebody left it in a transaction that failed.
+  if (sqlState(error) === "25P02") return true;
+  return troubleOf(error) === "gone" && !(error instanceof Undone);
 }
 
 /** The next pause of several. */

@@ -43,7 +43,7 @@ export class Sessions {
     this.#open++;
     try {
       const session = await openSession(this.#target);
-      session.client.once("end", () => this.#forget(session));
+      if (this.#target.pool === undefined) session.client.once("end", () => this.#forget(session));
       return session;
     } catch (error) {
       this.#open--;

@@ -52,6 +52,7 @@ const GIVEN_ENDINGS = `given AS MATERIALIZED (
 
 export interface Statements {
   readonly put: string;
+  readonly advanceIds: string;
   readonly known: string;
   readonly end: { readonly [E in Ending]: string };
   readonly extend: string;
@@ -152,9 +153,12 @@ function write(schema: string): Statements {
         FROM unnest($2::text[], $3::int[], $4::int[], $5::bigint[], $6::bigint[], $7::text[], $8::text[])
           WITH ORDINALITY AS given (queue, start, length, max_attempts, delay, job_id, context, n)
         ORDER BY n
-        ON CONFLICT DO NOTHING RETURNING id, queue, job_id, status),
+        ON CONFLICT (queue, job_id) WHERE job_id IS NOT NULL DO NOTHING RETURNING id, queue, job_id, status),
       ${counting("added", undefined)}
       SELECT id, queue, job_id FROM added ORDER BY id`,
+    advanceIds: `SELECT setval(pg_get_serial_sequence('${messages}', 'id'), last) FROM (
+        SELECT max(id) AS last FROM ${messages}) AS ids
+      WHERE last >= nextval(pg_get_serial_sequence('${messages}', 'id'))`,
     known: `SELECT queue, job_id, id FROM ${messages}
       WHERE (queue, job_id) IN (SELECT * FROM unnest($1::text[], $2::text[])) AND job_id IS NOT NULL`,
 

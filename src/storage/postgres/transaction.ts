@@ -62,6 +62,7 @@ export class Transaction {
   readonly #session: Session;
   readonly #hungMs: number;
   #sent = 0;
+  #succeeded = 0;
   #failure: unknown;
   #last: Promise<unknown> = Promise.resolve();
 
@@ -73,6 +74,11 @@ export class Transaction {
   /** How many statements were sent. */
   get sent(): number {
     return this.#sent;
+  }
+
+  /** How many statements succeeded. */
+  get succeeded(): number {
+    return this.#succeeded;
   }
 
   /** Why the first of the statements failed; those after it fail because of that. */
@@ -89,10 +95,18 @@ export class Transaction {
       : this.#last.then(() => query(client, text, values, this.#hungMs));
     this.#last = rows;
     // Not everybody waits for what was sent behind a statement that fails.
-    rows.catch((error: unknown) => {
-      this.#failure ??= error;
-    });
+    rows.then(
+      () => this.#succeeded++,
+      (error: unknown) => {
+        this.#failure ??= error;
+      },
+    );
     return rows;
+  }
+
+  /** For a statement of which nobody waits for the answer; if it fails, so does the transaction. */
+  send(text: string, values: readonly unknown[]): void {
+    this.query(text, values).catch(() => {});
   }
 
   /** Leaves the mark if anything was changed; returns whether it did. */
@@ -129,7 +143,7 @@ export async function transact<T>(
     marked = (await early) ?? false;
     if (marking !== undefined && !marked && transaction.sent > first + 1) marked = await transaction.mark(marking);
   } catch (error) {
-    await undo(session, begun);
+    await undo(session, transaction, begun);
     throw transaction.failure ?? error;
   }
   try {
@@ -156,19 +170,18 @@ function beginning({ lockMs, fsync }: TransactionOptions): string {
 }
 
 /** Leaves the connection as it was before. */
-async function undo({ client }: Session, begun: Promise<unknown>): Promise<void> {
+async function undo({ client }: Session, transaction: Transaction, begun: Promise<unknown>): Promise<void> {
+  await query(client, "ROLLBACK").catch(() => {});
   const refused = await begun.then(
     () => undefined,
     (error: unknown) => error,
   );
-  if (refused !== undefined && !isConnectionFailure(refused)) {
-    // What was sent behind it was then not in a transaction.
-    throw new StorageError("IO", "The server refused to begin a transaction. Look at its log before trying again.", {
-      outcome: "unknown",
-      cause: refused,
-    });
-  }
-  await query(client, "ROLLBACK").catch(() => {});
+  if (refused === undefined || isConnectionFailure(refused) || transaction.succeeded === 0) return;
+  // What was sent behind it was then not in a transaction.
+  throw new StorageError("IO", "The server refused to begin a transaction. Look at its log before trying again.", {
+    outcome: "unknown",
+    cause: refused,
+  });
 }
 
 /** Whether a transaction was committed. Waits until it is over: its mark is locked as long as it is under way. */

@@ -1,4 +1,3 @@
-import type { Sign } from "./group-commit.ts";
 import type { Outbox } from "./outbox.ts";
 import type { AlterCommand } from "./protocol.ts";
 import { CommandStep } from "./steps.ts";
@@ -9,7 +8,6 @@ export class AlterStep extends CommandStep<AlterCommand> {
   readonly #done: () => void;
   #changed = false;
   #refused: "missing" | "full" | undefined;
-  #now = 0;
 
   /** `done` is told when something was changed. */
   constructor(command: AlterCommand, lockEndsAt: number, outbox: Outbox, done: () => void) {
@@ -20,31 +18,15 @@ export class AlterStep extends CommandStep<AlterCommand> {
   override execute(transitions: Transitions): void {
     const { verb, job } = this.command;
     const { queue, maxPending } = this.command.origin;
-    const before = this.#changed;
-    this.#now = transitions.now();
     this.#changed = false;
     this.#refused = verb === "remove" || transitions.isFailed(queue, job) ? undefined : "missing";
     if (verb === "remove") this.#changed = transitions.remove(queue, job);
     else if (this.#refused === undefined) {
       if (verb === "discard") this.#changed = transitions.discard(queue, job);
       else if (maxPending === undefined || transitions.hasRoom(queue, maxPending, 1))
-        this.#changed = transitions.replay(queue, job, this.#now);
+        this.#changed = transitions.replay(queue, job, transitions.now());
       else this.#refused = "full";
     }
-    // After a COMMIT that failed and happened all the same: it was us.
-    if (before && verb !== "replay" && !transitions.exists(job)) {
-      this.#changed = true;
-      this.#refused = undefined;
-    }
-  }
-
-  override confirmed(transitions: Transitions): Sign {
-    if (!this.#changed) return undefined;
-    const { origin, verb, job } = this.command;
-    // A row that is gone may have been deleted by somebody else since.
-    if (verb !== "replay") return transitions.exists(job) ? false : undefined;
-    if (transitions.isFailed(origin.queue, job)) return false;
-    return transitions.hasMoved(job, "ready", this.#now) ? "likely" : undefined;
   }
 
   override succeed(): void {

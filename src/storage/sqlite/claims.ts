@@ -172,11 +172,6 @@ export class ClaimStep implements Step {
     return wanted;
   }
 
-  confirmed(transitions: Transitions): boolean | undefined {
-    const row = this.#served[0]?.rows[0];
-    return row !== undefined && transitions.isHeld(row) ? true : undefined;
-  }
-
   succeed(): void {
     const now = this.#context.now();
     for (const { waiter, rows } of this.#served) {

@@ -48,7 +48,6 @@ export class ClockWatch {
         this.#rule.written(now);
         after = this.#repair(now);
       },
-      confirmed: () => undefined,
       succeed: () => after(),
       fail: () => {
         // Begun anew at the next occasion.

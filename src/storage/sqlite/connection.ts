@@ -49,6 +49,7 @@ export class Connection {
   #layoutInDoubt = true;
   /** Whether triggers keep the counts (a Python client writes the file too), or each transaction does. */
   countsAreTriggered = false;
+  #notedChanges = 0;
   /** How long the last transaction held the lock, and how much of that its COMMIT took. */
   heldMs = 0;
   commitMs = 0;
@@ -110,6 +111,7 @@ export class Connection {
       this.#patiently(() => migrate(db, (work) => inTransaction(db, work)));
       this.#locks.watch();
       this.#statements = prepareStatements(db);
+      this.noteChanges();
       // Read before looking: a change that comes in between is noticed by the next transaction.
       const version = this.#readSchemaVersion();
       this.#schemaVersion = isComplete(db) ? version : -1;
@@ -209,6 +211,19 @@ export class Connection {
       if (db.inTransaction) db.exec("ROLLBACK TO step; RELEASE step");
       throw error;
     }
+  }
+
+  /** Whether rows have been changed since the last call of `noteChanges`, be it in vain. */
+  hasChanges(): boolean {
+    return this.#totalChanges() !== this.#notedChanges;
+  }
+
+  noteChanges(): void {
+    this.#notedChanges = this.#totalChanges();
+  }
+
+  #totalChanges(): number {
+    return Number(this.statements.totalChanges.get()?.["changes"]);
   }
 
   /** Whether somebody else has committed since it was last taken note of. */

@@ -1,8 +1,7 @@
 import type { Enqueued } from "../storage.ts";
 import type { Conflict } from "./fan-out.ts";
-import type { Sign } from "./group-commit.ts";
 import type { Outbox } from "./outbox.ts";
-import type { DispatchCommand, NewEvent } from "./protocol.ts";
+import type { DispatchCommand } from "./protocol.ts";
 import { CommandStep } from "./steps.ts";
 import type { Transitions } from "./transitions.ts";
 
@@ -11,7 +10,6 @@ export class DispatchStep extends CommandStep<DispatchCommand> {
   readonly refusedWhen = "short";
   #dispatched: Enqueued[][] = [];
   #conflict: Conflict | undefined;
-  #now = 0;
 
   constructor(command: DispatchCommand, lockEndsAt: number, outbox: Outbox) {
     super(command, lockEndsAt, outbox, false);
@@ -26,22 +24,11 @@ export class DispatchStep extends CommandStep<DispatchCommand> {
   }
 
   override execute(transitions: Transitions): void {
-    this.#now = transitions.now();
+    const now = transitions.now();
     this.#dispatched = [];
     this.#conflict = transitions.atomically(() => {
-      this.#dispatched = transitions.dispatch(this.command.events, this.#now);
+      this.#dispatched = transitions.dispatch(this.command.events, now);
     });
-  }
-
-  override confirmed(transitions: Transitions): Sign {
-    for (const [index, outcomes] of this.#dispatched.entries()) {
-      const event = this.command.events[index] as NewEvent;
-      const first = outcomes.findIndex(({ inserted }) => inserted);
-      if (first < 0) continue;
-      const { id } = outcomes[first] as Enqueued;
-      return transitions.wasPut(event.queues[first] as string, id, event, this.#now) ? "likely" : false;
-    }
-    return undefined;
   }
 
   override succeed(): void {

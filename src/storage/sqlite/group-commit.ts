@@ -1,4 +1,5 @@
 import { StorageError } from "../../errors.ts";
+import { CommitRecord } from "./commit-record.ts";
 import { BUSY_SLICE_MS, type Connection } from "./connection.ts";
 import { isConnectionFailure, toStorageError } from "./driver.ts";
 import type { Transitions } from "./transitions.ts";
@@ -18,13 +19,6 @@ interface Performable {
 /** A caller's part in a batch. Nothing is answered before the batch's COMMIT returned. */
 export interface Step extends Performable {
   readonly parts?: undefined;
-  /**
-   * After a COMMIT that failed: `true` if the effect is in the file all the same, `false` if it certainly is not;
-   * `undefined` if there is no telling, for instance because a later step, or somebody else, has changed the row since.
-   */
-  confirmed(transitions: Transitions): Sign;
-  /** After a COMMIT that failed and left no sign: it is performed again, and may find that it was done before. */
-  doubt?(error: StorageError): void;
   /** The effect is durable: answers. */
   succeed(): void;
 }
@@ -33,9 +27,6 @@ export interface Step extends Performable {
 export interface Joint extends Performable {
   readonly parts: readonly Step[];
 }
-
-/** `"likely"`: the effect is in the file, but somebody else may have had the same one in the same millisecond. */
-export type Sign = boolean | "likely" | undefined;
 
 /** To be tried once more. */
 interface Again {
@@ -48,9 +39,6 @@ interface Culprit {
   readonly culprit: Performable;
   readonly error: unknown;
 }
-
-/** What a batch left in the file. What leaves no sign may be done again. */
-type Finding = "done" | "undone" | "no sign";
 
 /** Attempts of `BUSY_SLICE_MS` to find out what became of a failed COMMIT. */
 const VERIFY_ATTEMPTS = 40;
@@ -66,10 +54,12 @@ const CULPRITS_BEFORE_SINGLES = 3;
 export class GroupCommit {
   readonly #connection: Connection;
   readonly #transitions: Transitions;
+  readonly #record: CommitRecord;
 
   constructor(connection: Connection, transitions: Transitions) {
     this.#connection = connection;
     this.#transitions = transitions;
+    this.#record = new CommitRecord(connection);
   }
 
   /** Settles every step, or returns those that could not begin because the database is locked. */
@@ -124,6 +114,7 @@ export class GroupCommit {
         else return { culprit: step, error };
       }
       this.#transitions.writeCounts();
+      this.#record.write();
     } catch (error) {
       if (this.#connection.space.relieves(error, steps)) return this.#again(steps, error);
       this.#rollback(isConnectionFailure(error));
@@ -136,15 +127,11 @@ export class GroupCommit {
     else {
       this.#rollback(isConnectionFailure(error));
       const relieved = this.#connection.space.relieves(error, steps);
-      const finding = this.#verify(apart(performed), fsync);
-      const outcome = finding === "undone" ? "failed" : "unknown";
-      if (finding === "done") succeedAll(apart(performed));
-      else if (finding !== undefined && (relieved || !committed)) {
-        if (finding === "no sign") {
-          for (const step of apart(performed)) step.doubt?.(toStorageError(error, this.#connection.file, "unknown"));
-        }
-        return this.#again(steps, error, true);
-      } else failAll(performed, toStorageError(error, this.#connection.file, outcome));
+      const happened = this.#hasHappened(fsync);
+      if (happened) succeedAll(apart(performed));
+      else if (happened === false && (relieved || !committed))
+        return { rest: this.#connection.space.refuse(steps, error), committed: true };
+      else failAll(performed, toStorageError(error, this.#connection.file, happened === false ? "failed" : "unknown"));
     }
     for (const each of refused) this.#blame(each);
     return "settled";
@@ -165,9 +152,9 @@ export class GroupCommit {
     }
   }
 
-  #again(steps: readonly (Step | Joint)[], error: unknown, committed = false): Again {
+  #again(steps: readonly (Step | Joint)[], error: unknown): Again {
     this.#rollback(isConnectionFailure(error));
-    return { rest: this.#connection.space.refuse(steps, error), committed };
+    return { rest: this.#connection.space.refuse(steps, error), committed: false };
   }
 
   #commit(): unknown {
@@ -190,26 +177,21 @@ export class GroupCommit {
   }
 
   /**
-   * What can be seen of a batch whose COMMIT failed; `undefined` when nobody could look, or what is seen contradicts
-   * itself. The transaction that looks also writes and commits, which overwrites the frames that the failed one may have
-   * left in the WAL: they cannot come true later.
+   * Whether a batch whose COMMIT failed is in the file all the same; `undefined` when nobody could look. The transaction
+   * that looks also writes and commits, which overwrites the frames that the failed one may have left in the WAL: they
+   * cannot come true later.
    */
-  #verify(steps: readonly Step[], fsync: boolean): Finding | undefined {
+  #hasHappened(fsync: boolean): boolean | undefined {
     try {
       for (let attempt = 0; !this.#connection.begin(fsync, BUSY_SLICE_MS); attempt++) {
         if (attempt === VERIFY_ATTEMPTS) return undefined;
       }
-      // The steps of a batch are in the file together or not at all, so one sign speaks for all.
-      const signs = steps.map((step) => step.confirmed(this.#transitions));
-      this.#transitions.mark();
+      const happened = this.#record.look();
       this.#connection.commit();
-      if (signs.includes(true)) return "done";
-      const isLikely = signs.includes("likely");
-      if (signs.includes(false)) return isLikely ? undefined : "undone";
-      return isLikely ? "done" : "no sign";
+      return happened;
     } catch (error) {
       this.#rollback(true);
-      return this.#connection.space.relieves(error, []) ? this.#verify(steps, fsync) : undefined;
+      return this.#connection.space.relieves(error, []) ? this.#hasHappened(fsync) : undefined;
     }
   }
 }

@@ -23,7 +23,6 @@ export class Leases extends HeldLeases {
           untils.set(held, transitions.renew(queue, held, leaseMs));
         }
       },
-      confirmed: () => undefined,
       succeed: () => {
         for (const [held, leaseUntil] of untils) this.renewed(held, leaseUntil);
       },
@@ -48,7 +47,6 @@ class OverdueStep implements Step {
     transitions.markOverdue(this.#held.consumer.settings.queue, this.#held);
   }
 
-  confirmed(): undefined {}
   succeed(): void {}
   fail(): void {}
 }

@@ -1,5 +1,4 @@
 import type { StorageError } from "../../errors.ts";
-import type { Sign } from "./group-commit.ts";
 import type { Outbox } from "./outbox.ts";
 import type { NewJob, Origin, PutCommand } from "./protocol.ts";
 import { lockedOut } from "./refusals.ts";
@@ -81,10 +80,6 @@ export class LimitedPutStep extends PutStep {
     if (rows > maxPending) return "oversized";
     if (!this.#mayWait) return "closed";
     return this.endsAt > this.#line.now() ? "waits" : "full";
-  }
-
-  override confirmed(transitions: Transitions): Sign {
-    return this.#verdict === "put" ? super.confirmed(transitions) : undefined;
   }
 
   override succeed(): void {

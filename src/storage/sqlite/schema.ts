@@ -96,6 +96,11 @@ const COUNTS = `CREATE TABLE IF NOT EXISTS localqueue_counts (
     acked INTEGER NOT NULL DEFAULT 0, failed INTEGER NOT NULL DEFAULT 0, clock INTEGER NOT NULL DEFAULT 0
 ) WITHOUT ROWID`;
 
+/** The last transaction of each engine: see `CommitRecord`. */
+const COMMITS = `CREATE TABLE IF NOT EXISTS localqueue_commits (
+    arrival INTEGER PRIMARY KEY, engine INTEGER NOT NULL, number INTEGER NOT NULL, looks INTEGER NOT NULL DEFAULT 0
+)`;
+
 /**
  * While only we write, a transaction updates its counts once. As soon as Python writes too, triggers keep them: they
  * see every writer, at twice the cost. No UPSERT in them, since the conflict clause of the outer statement
@@ -155,10 +160,10 @@ function missing({ names, columns, statistics }: Objects): string[] {
     Object.entries(table).flatMap(([name, sql]) => (names.has(name) ? [] : [sql]));
   if (!names.has("messages")) {
     const ours = ["releases", "trace_context"].map(addColumn);
-    return [[MESSAGES, ...ours, ...absent(MESSAGE_INDEXES), ...absent(EVENT_TABLES), COUNTS].join(";\n")];
+    return [[MESSAGES, ...ours, ...absent(MESSAGE_INDEXES), ...absent(EVENT_TABLES), COUNTS, COMMITS].join(";\n")];
   }
   const steps = Object.keys(ADDED_COLUMNS).flatMap((name) => (columns.has(name) ? [] : [addColumn(name)]));
-  steps.push(...absent(MESSAGE_INDEXES), ...absent(EVENT_TABLES));
+  steps.push(...absent(MESSAGE_INDEXES), ...absent(EVENT_TABLES), ...absent({ localqueue_commits: COMMITS }));
   const counters = [
     ...(names.has("localqueue_counts") ? [] : [COUNTS]),
     ...(names.has(PYTHON_INDEX) ? absent(TRIGGERS) : []),

@@ -62,7 +62,6 @@ export class Shrinking {
       fsync: false,
       compound: false,
       execute: () => connection.giveBack(this.#pages),
-      confirmed: () => undefined,
       succeed: () => {
         if (connection.heldMs > SLICE_MS) this.#pages = Math.max(PAGES.least, this.#pages >> 1);
         else if (connection.heldMs < SLICE_MS / 2) this.#pages = Math.min(PAGES.most, this.#pages * 2);

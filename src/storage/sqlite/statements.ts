@@ -98,7 +98,6 @@ export type StatementName =
   | "remove"
   | "discard"
   | "isFailed"
-  | "exists"
   | "replay"
   | "reopenExecutions"
   | "lastOfAll"
@@ -111,11 +110,12 @@ export type StatementName =
   | "createdAt"
   | "stats"
   | "count"
-  | "mark"
-  | "wasPut"
-  | "hasMoved"
-  | "isHeld"
-  | "isHeldUntil"
+  | "recordCommit"
+  | "recordEngine"
+  | "forgetEngines"
+  | "recordedCommit"
+  | "recordLook"
+  | "totalChanges"
   | "latestLeased"
   | "aheadLeased"
   | "aheadDelayed"
@@ -245,7 +245,6 @@ export const SQL: Readonly<Record<StatementName, string>> = {
   remove: `DELETE FROM messages WHERE id = :id AND queue = :queue AND status = 0 AND ${UNTRACKED}`,
   discard: `DELETE FROM messages WHERE id = :id AND queue = :queue AND status = 3 AND ${UNTRACKED}`,
   isFailed: `SELECT 1 AS yes FROM messages WHERE id = :id AND queue = :queue AND status = 3`,
-  exists: `SELECT 1 AS yes FROM messages WHERE id = :id`,
 
   /** A dead letter gets a fresh budget. */
   replay: `UPDATE messages SET status = 0, attempts = 0, releases = 0, available_at = :now, receipt = NULL,
@@ -282,14 +281,12 @@ export const SQL: Readonly<Record<StatementName, string>> = {
     ON CONFLICT (queue) DO UPDATE SET ready = ready + excluded.ready, processing = processing + excluded.processing,
       acked = acked + excluded.acked, failed = failed + excluded.failed, clock = max(clock, excluded.clock)`,
 
-  /** Makes a transaction write a page, so that its COMMIT overwrites what a failed one may have left behind. */
-  mark: `INSERT INTO localqueue_counts (queue, clock) VALUES ('', 1) ON CONFLICT (queue) DO UPDATE SET clock = 1 - clock`,
-
-  wasPut: `SELECT 1 AS yes FROM messages WHERE id = :id AND queue = :queue AND created_at = :now AND job_id IS :jobId
-    AND payload = CAST(:payload AS BLOB)`,
-  hasMoved: "SELECT 1 AS yes FROM messages WHERE id = :id AND status = :status AND updated_at = :now",
-  isHeld: `SELECT 1 AS yes FROM messages WHERE id = :id AND status = 1 AND receipt = :receipt`,
-  isHeldUntil: `SELECT 1 AS yes FROM messages WHERE id = :id AND status = 1 AND receipt = :receipt AND lease_until = :until`,
+  recordCommit: "UPDATE localqueue_commits SET number = :number WHERE arrival = :arrival AND engine = :engine",
+  recordEngine: "INSERT INTO localqueue_commits (engine, number) VALUES (:engine, :number)",
+  forgetEngines: "DELETE FROM localqueue_commits WHERE arrival <= :last",
+  recordedCommit: "SELECT max(number) AS number FROM localqueue_commits WHERE engine = :engine",
+  recordLook: "UPDATE localqueue_commits SET looks = looks + 1 WHERE engine = :engine",
+  totalChanges: "SELECT total_changes() AS changes",
 
   latestLeased: `SELECT max(${safe("updated_at")}) AS latest FROM messages INDEXED BY localqueue_leased WHERE status = 1`,
   /** Rows written in what is the future. */

@@ -4,7 +4,7 @@ import type { HeldLease } from "../held-leases.ts";
 import type { Delivery, Enqueued } from "../storage.ts";
 import { type ClaimContext, deliver, type Waiter } from "./claims.ts";
 import type { Conflict } from "./fan-out.ts";
-import type { Sign, Step } from "./group-commit.ts";
+import type { Step } from "./group-commit.ts";
 import type { Outbox } from "./outbox.ts";
 import type { Command, ExtendCommand, NewJob, PutCommand, ReclaimCommand, SettleCommand } from "./protocol.ts";
 import type { Transitions } from "./transitions.ts";
@@ -41,7 +41,6 @@ export abstract class CommandStep<C extends Command = Command> implements Step {
   }
 
   abstract execute(transitions: Transitions): void;
-  abstract confirmed(transitions: Transitions): Sign;
   abstract succeed(): void;
 
   fail(error: StorageError): void {
@@ -52,7 +51,6 @@ export abstract class CommandStep<C extends Command = Command> implements Step {
 export class PutStep extends CommandStep<PutCommand> {
   readonly refusedWhen = "short";
   #enqueued: Enqueued[] = [];
-  #now = 0;
 
   constructor(command: PutCommand, lockEndsAt: number, outbox: Outbox) {
     super(command, lockEndsAt, outbox, command.entries.length > 1);
@@ -63,9 +61,8 @@ export class PutStep extends CommandStep<PutCommand> {
   }
 
   override execute(transitions: Transitions): void {
-    this.#now = transitions.now();
     const { origin, entries } = this.command;
-    this.#enqueued = transitions.put(origin.queue, entries, this.#now);
+    this.#enqueued = transitions.put(origin.queue, entries, transitions.now());
   }
 
   /** Whether it may be done in one statement with others of its queue, which must not find their jobs there already. */
@@ -75,28 +72,10 @@ export class PutStep extends CommandStep<PutCommand> {
 
   /** Performs those of one queue; `Step.execute` for all of them. */
   static executeAll(steps: readonly PutStep[], transitions: Transitions): void {
-    const now = transitions.now();
-    const queue = (steps[0] as PutStep).command.origin.queue;
-    const enqueued = transitions.put(
-      queue,
-      steps.map(({ command }) => command.entries[0] as NewJob),
-      now,
-    );
-    for (let i = 0; i < steps.length; i++) {
-      const step = steps[i] as PutStep;
-      step.#now = now;
-      step.#enqueued = [enqueued[i] as Enqueued];
-    }
-  }
-
-  override confirmed(transitions: Transitions): Sign {
-    const index = this.#enqueued.findIndex(({ inserted }) => inserted);
-    if (index < 0) return undefined;
-    const { id } = this.#enqueued[index] as Enqueued;
-    const job = this.command.entries[index] as NewJob;
-    if (!transitions.wasPut(this.command.origin.queue, id, job, this.#now)) return false;
-    // Others put the same job under the same name, that is what it has one for.
-    return job.jobId === null ? true : "likely";
+    const { queue } = (steps[0] as PutStep).command.origin;
+    const jobs = steps.map(({ command }) => command.entries[0] as NewJob);
+    const enqueued = transitions.put(queue, jobs, transitions.now());
+    for (let i = 0; i < steps.length; i++) (steps[i] as PutStep).#enqueued = [enqueued[i] as Enqueued];
   }
 
   override succeed(): void {
@@ -108,9 +87,6 @@ export class SettleStep extends CommandStep<SettleCommand> {
   readonly #ended: (receipt: string) => void;
   #state: JobState | undefined;
   #conflict: Conflict | undefined;
-  /** Why it is not known whether this step itself has ended the delivery, should it be over. */
-  #doubt: StorageError | undefined;
-  #now = 0;
 
   /** `ended` is told that a delivery is over, or was over already. */
   constructor(command: SettleCommand, lockEndsAt: number, outbox: Outbox, ended: (receipt: string) => void) {
@@ -134,13 +110,13 @@ export class SettleStep extends CommandStep<SettleCommand> {
 
   override execute(transitions: Transitions): void {
     const { emit } = this.command;
-    this.#now = transitions.now();
+    const now = transitions.now();
     this.#conflict = undefined;
-    if (emit === undefined) this.#settle(transitions);
+    if (emit === undefined) this.#settle(transitions, now);
     else {
       this.#conflict = transitions.atomically(() => {
-        this.#settle(transitions);
-        if (this.#state !== undefined) transitions.emit(this.command.lease.id, emit.events, this.#now);
+        this.#settle(transitions, now);
+        if (this.#state !== undefined) transitions.emit(this.command.lease.id, emit.events, now);
       });
     }
   }
@@ -152,29 +128,15 @@ export class SettleStep extends CommandStep<SettleCommand> {
 
   /** Performs those of one queue; `Step.execute` for all of them. Throws if one of the leases is lost. */
   static executeAll(steps: readonly SettleStep[], transitions: Transitions): void {
-    const now = transitions.now();
     const { queue } = (steps[0] as SettleStep).command.origin;
     const leases = steps.map(({ command }) => command.lease);
-    transitions.acknowledge(queue, leases, now);
-    for (const step of steps) {
-      step.#now = now;
-      step.#state = "acked";
-    }
+    transitions.acknowledge(queue, leases, transitions.now());
+    for (const step of steps) step.#state = "acked";
   }
 
-  #settle(transitions: Transitions): void {
+  #settle(transitions: Transitions, now: number): void {
     const { origin, lease, move } = this.command;
-    this.#state = transitions.settle(origin.queue, lease, move, this.#now);
-  }
-
-  override confirmed(transitions: Transitions): Sign {
-    if (this.#state === undefined || this.#conflict !== undefined) return undefined;
-    if (transitions.isHeld(this.command.lease)) return false;
-    return transitions.hasMoved(this.command.lease.id, this.#state, this.#now) ? "likely" : undefined;
-  }
-
-  doubt(error: StorageError): void {
-    if (this.#state !== undefined && this.#conflict === undefined) this.#doubt = error;
+    this.#state = transitions.settle(origin.queue, lease, move, now);
   }
 
   override succeed(): void {
@@ -185,16 +147,13 @@ export class SettleStep extends CommandStep<SettleCommand> {
       return;
     }
     this.#ended(lease.receipt);
-    if (this.#state === undefined && this.#doubt !== undefined) this.fail(this.#doubt);
-    else this.outbox.answer(this.#state === undefined ? { id, refused: "lost" } : { id, settled: this.#state });
+    this.outbox.answer(this.#state === undefined ? { id, refused: "lost" } : { id, settled: this.#state });
   }
 }
 
 export class ExtendStep extends CommandStep<ExtendCommand> {
   readonly #extended: (receipt: string, ms: number) => void;
   #until: number | undefined;
-  /** Whether the lease ended at another moment before. */
-  #moved = false;
 
   constructor(
     command: ExtendCommand,
@@ -208,15 +167,7 @@ export class ExtendStep extends CommandStep<ExtendCommand> {
 
   override execute(transitions: Transitions): void {
     const { origin, lease, ms } = this.command;
-    const now = transitions.now();
-    this.#moved = !transitions.isHeld(lease, now + ms);
-    this.#until = transitions.extend(origin.queue, lease, ms, now);
-  }
-
-  override confirmed(transitions: Transitions): boolean | undefined {
-    // A lease that ends when it would have ended anyway tells nothing.
-    if (this.#until === undefined || !this.#moved) return undefined;
-    return transitions.isHeld(this.command.lease, this.#until) ? true : undefined;
+    this.#until = transitions.extend(origin.queue, lease, ms);
   }
 
   override succeed(): void {
@@ -244,9 +195,6 @@ export class ReclaimStep extends CommandStep<ReclaimCommand> {
     }
   }
 
-  /** Harmless to repeat. */
-  override confirmed(): undefined {}
-
   override succeed(): void {
     this.outbox.answer({ id: this.command.id, reclaimed: this.#reclaimed });
   }
@@ -266,7 +214,6 @@ export class TakeBackStep implements Step {
     transitions.settle(this.#lease.consumer.settings.queue, this.#lease, { event: "release" });
   }
 
-  confirmed(): undefined {}
   succeed(): void {}
   fail(): void {}
 }
@@ -294,8 +241,6 @@ export class LateDeliveryStep implements Step {
     });
   }
 
-  confirmed(): undefined {}
-
   succeed(): void {
     deliver(this.#waiter, this.#renewed, this.#context);
   }
@@ -310,7 +255,6 @@ export const nothing: Step = {
   fsync: false,
   compound: false,
   execute: () => undefined,
-  confirmed: () => undefined,
   succeed: () => undefined,
   fail: () => undefined,
 };

@@ -235,10 +235,6 @@ export class Transitions {
     return this.#sql.isFailed.get({ queue, id }) !== undefined;
   }
 
-  exists(id: number): boolean {
-    return this.#sql.exists.get({ id }) !== undefined;
-  }
-
   /** Makes a dead letter ready, with a fresh budget; returns whether there was one. */
   replay(queue: string, id: number, now: number): boolean {
     if (this.#sql.replay.run({ queue, id, now }).changes === 0) return false;
@@ -295,26 +291,6 @@ export class Transitions {
     const row = this.#sql.stats.get({ queue });
     const count = (name: JobState): number => Number(row?.[name] ?? 0);
     return { ready: count("ready"), processing: count("processing"), acked: count("acked"), failed: count("failed") };
-  }
-
-  /** Whether a row that `put` returned is in the file. */
-  wasPut(queue: string, id: number, { payload, jobId }: Pick<NewJob, "payload" | "jobId">, now: number): boolean {
-    return this.#sql.wasPut.get({ id, queue, now, jobId, payload }) !== undefined;
-  }
-
-  /** Whether a job came into a state at that very moment, whoever moved it. */
-  hasMoved(id: number, to: JobState, now: number): boolean {
-    return this.#sql.hasMoved.get({ id, status: STATES.indexOf(to), now }) !== undefined;
-  }
-
-  isHeld({ id, receipt }: Lease, until?: number): boolean {
-    const row =
-      until === undefined ? this.#sql.isHeld.get({ id, receipt }) : this.#sql.isHeldUntil.get({ id, receipt, until });
-    return row !== undefined;
-  }
-
-  mark(): void {
-    this.#sql.mark.run();
   }
 
   /** Where the count of moves stands; `forget` returns to it when a step is undone. */

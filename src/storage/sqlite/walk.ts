@@ -75,8 +75,6 @@ export class Walk {
           if (visit.visited) this.#adapt(now - before);
         }
       },
-      /** Harmless to repeat, but for the number that is reported. */
-      confirmed: () => undefined,
       succeed: () => {
         this.#position = position;
         this.changed += changed;
