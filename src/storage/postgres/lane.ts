@@ -135,10 +135,10 @@ export class Lane<Input, Result> {
         await this.#setAside(wanted);
         return;
       }
-      if ((trouble === "gone" || trouble === "crossed") && !orders.every(({ settled }) => settled)) {
-        await pauseFor(pause);
-        pause = longer(pause);
-      }
+      if (orders.every(({ settled }) => settled)) return;
+      // Those who got in each other's way must not do so again at the same moment.
+      if (trouble !== "culprit") await pauseFor(trouble === "gone" ? pause : pause * Math.random());
+      pause = longer(pause);
     }
   }
 
