@@ -85,7 +85,7 @@ export class Notices {
     if (this.#hears || this.#session !== session) return;
     this.#session = undefined;
     // Through a pooler the server's connection would go on listening, for nobody.
-    query(session.client, "UNLISTEN *")
+    void query(session.client, "UNLISTEN *")
       .then(ignore, ignore)
       .then(() => session.close());
     setTimeout(() => {
