@@ -85,9 +85,8 @@ export class Notices {
     if (this.#hears || this.#session !== session) return;
     this.#session = undefined;
     // Through a pooler the server's connection would go on listening, for nobody.
-    void query(session.client, "UNLISTEN *")
-      .then(ignore, ignore)
-      .then(() => session.close());
+    const forgotten = query(session.client, "UNLISTEN *").catch(ignore);
+    forgotten.then(() => session.close()).catch(ignore);
     setTimeout(() => {
       if (!this.#ended) void this.#listen();
     }, LISTEN_AGAIN_MS).unref();
