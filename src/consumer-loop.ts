@@ -127,7 +127,8 @@ export class ConsumerLoop<J> {
 
   /** For how long there has been nothing to do, in milliseconds; 0 = maybe not at all, since nobody has looked yet. */
   get idleMs(): number {
-    return this.#busy > 0 || !this.#hasLooked ? 0 : monotonicNow() - this.#idleSince;
+    const isUnknown = this.#idleness !== undefined && !this.#hasLooked;
+    return this.#busy > 0 || isUnknown ? 0 : monotonicNow() - this.#idleSince;
   }
 
   async #stop(): Promise<void> {

@@ -13,6 +13,9 @@ const FIRST_PASS_MS = 1000;
 /** From the end of a pass of retention to the next one, at least; and at least so many times what the last one took. */
 const PASS_INTERVAL_MS = 60_000;
 const PASS_INTERVALS = 100;
+/** A clock that was set forward by so much is not believed for so long. */
+const JUMP_MS = 60_000;
+const JUMP_PAUSE_MS = 3_600_000;
 /** Work that nobody waits for does not wait for others either. */
 const LOCK_MS = 1000;
 
@@ -31,6 +34,8 @@ export class Chores {
   readonly #clock = new ClockRule();
   /** By queue: rows of counts that this client has added since it last drew them together. */
   readonly #counts = new Map<string, number>();
+  /** By how much the clock of the database was ahead of the monotonic one. */
+  #ahead: number | undefined;
   readonly #passAt = new Map<string, number>();
   #underWay: Promise<void> = Promise.resolve();
   #timer: ReturnType<typeof setTimeout> | undefined;
@@ -137,6 +142,10 @@ export class Chores {
     const { runner, sql } = this.#options;
     const startedAt = monotonicNow();
     try {
+      if (await this.#jumped()) {
+        this.#passAt.set(queue, startedAt + JUMP_PAUSE_MS);
+        return;
+      }
       const changed = (): void => this.counted(queue);
       await retain({ runner, sql, queue, changed, signal: this.#ending.signal }, retention);
     } catch {
@@ -144,6 +153,16 @@ export class Chores {
     }
     const now = monotonicNow();
     this.#passAt.set(queue, now + Math.max(PASS_INTERVAL_MS, PASS_INTERVALS * (now - startedAt)));
+  }
+
+  /** Whether the clock of the database was set forward: what seems to be old then may not be old at all. */
+  async #jumped(): Promise<boolean> {
+    const { runner, sql } = this.#options;
+    const [row] = await runner.read(({ client }) => query(client, sql.lastId));
+    const ahead = (row?.["now"] as number) - monotonicNow();
+    const jumped = ahead - (this.#ahead ?? ahead) > JUMP_MS;
+    this.#ahead = ahead;
+    return jumped;
   }
 
   end(): void {

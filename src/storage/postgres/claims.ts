@@ -3,7 +3,7 @@ import { clearInterval, clearTimeout, monotonicNow, queueMicrotask, setInterval,
 import { HeadStarts } from "../head-start.ts";
 import type { Delivery } from "../storage.ts";
 import { toStorageError } from "./failures.ts";
-import { type Origin, tooBusy } from "./order.ts";
+import { CONNECTING_MS, type Origin, tooBusy } from "./order.ts";
 import { payloadOf } from "./payloads.ts";
 import type { Row } from "./rows.ts";
 import { firstPause, longer, pauseFor, type Runner, type Trouble, troubleOf } from "./runner.ts";
@@ -13,9 +13,8 @@ import type { Transaction } from "./transaction.ts";
 /** So many callers, or jobs, are served by one transaction. */
 const MOST_WAITERS = 1000;
 const MOST_JOBS = 5000;
-/** How often to look whether somebody who waits for a connection gives up, and how long everybody waits at least. */
+/** How often to look whether somebody who waits for a connection gives up,. */
 const PATIENCE_MS = 100;
-const LEAST_PATIENCE_MS = 100;
 const LONGEST_TIMER_MS = 2 ** 31 - 1;
 
 /** A claim that has not been answered yet. Times are by the monotonic clock. */
@@ -164,8 +163,8 @@ export class QueueClaims {
   async #try(): Promise<Trouble | undefined> {
     const batch = this.#batch();
     const startedAt = monotonicNow();
-    for (const waiter of batch) waiter.gaveUpAt ??= startedAt + Math.max(waiter.lockMs, LEAST_PATIENCE_MS);
-    const patience = setInterval(() => this.#giveUp(batch), PATIENCE_MS);
+    for (const waiter of batch) waiter.gaveUpAt ??= startedAt + waiter.lockMs;
+    const patience = setInterval(() => this.#giveUp(batch, startedAt), PATIENCE_MS);
     try {
       const { runner, claimed, queue } = this.#options;
       const attempt = {
@@ -213,12 +212,12 @@ export class QueueClaims {
     const budget = batch[0]?.budget ?? null;
     const stirring = transaction.query(sql.stir, [queue, budget, this.#headStarts.of(queue)]);
     const groups = groupsOf(batch);
-    const claiming = groups.map((group) => transaction.query(sql.claim, [queue, ...group.parameters]));
     const served: Served[] = [];
     let exhausted = 0;
     let short = false;
-    for (const [index, group] of groups.entries()) {
-      const rows = (await claiming[index]) as Row[];
+    for (const group of groups) {
+      // One after the other: what comes between two statements must not go to those who came later.
+      const rows = await transaction.query(sql.claim, [queue, ...group.parameters]);
       while (group.budget !== undefined && rows.length < group.wanted) {
         // Some that it looked at may have used up its budget, and be in the way.
         const [spent] = await transaction.query(sql.exhaust, [queue, group.budget]);
@@ -227,8 +226,9 @@ export class QueueClaims {
         const [wanted, ...terms] = group.parameters;
         rows.push(...(await transaction.query(sql.claim, [queue, (wanted as number) - rows.length, ...terms])));
       }
-      short ||= rows.length < group.wanted;
       served.push(...share(group.waiters, rows));
+      short = rows.length < group.wanted;
+      if (short) break;
     }
     const [stirred] = await stirring;
     const { expired, promoted, now } = stirred as { expired: number; promoted: number; now: number };
@@ -293,9 +293,9 @@ export class QueueClaims {
   }
 
   /** No connection can be had for an attempt. */
-  #giveUp(batch: readonly Waiter[]): void {
-    if (this.#underWay.size > 0) return;
+  #giveUp(batch: readonly Waiter[], startedAt: number): void {
     const now = monotonicNow();
+    if (this.#underWay.size > 0 || now - startedAt < CONNECTING_MS) return;
     const waiting = new Set(this.#waiters);
     for (const waiter of batch) {
       if (waiting.has(waiter)) this.#failLate(waiter, tooBusy(this.#options.runner.place), now);

@@ -132,6 +132,7 @@ export class Client {
   ): Promise<Enqueued[]> {
     return this.#order(origin, demand, (order: Order<readonly NewJob[], Enqueued[]>) => {
       this.#roomOf(origin.queue, origin.maxPending).add({ order, roomBy, closing, waiting: false });
+      this.#notices.listen();
     });
   }
 
@@ -274,8 +275,12 @@ export class Client {
   }
 
   #heard(queue: string | undefined): void {
-    if (queue !== undefined) this.#claims.get(queue)?.check();
-    else for (const claims of this.#claims.values()) claims.check();
+    if (queue === undefined) {
+      for (const claims of this.#claims.values()) claims.check();
+    } else {
+      this.#claims.get(queue)?.check();
+      this.#freed([queue]);
+    }
   }
 
   /** As long as somebody waits for work: one look at all their queues, now and then, should a notice have been lost. */

@@ -135,10 +135,10 @@ export class Lane<Input, Result> {
         await this.#setAside(wanted);
         return;
       }
-      if ((trouble === "gone" || trouble === "crossed") && !orders.every(({ settled }) => settled)) {
-        await pauseFor(pause);
-        pause = longer(pause);
-      }
+      if (orders.every(({ settled }) => settled)) return;
+      // Those who got in each other's way must not do so again at the same moment.
+      if (trouble !== "culprit") await pauseFor(trouble === "gone" ? pause : pause * Math.random());
+      pause = longer(pause);
     }
   }
 
@@ -218,12 +218,14 @@ export class Lane<Input, Result> {
   #watch(mostMs: number): void {
     if (this.#timer !== undefined && mostMs >= LONGEST_WATCH_MS) return;
     clearTimeout(this.#timer);
+    const isOverdue = ({ closing, connectsBy }: Order<Input, Result>): boolean =>
+      closing || connectsBy <= monotonicNow();
     const look = (): void => {
       this.#timer = undefined;
       const now = monotonicNow();
-      this.#expire(this.#waiting, now);
+      if (this.#begun) this.#expire(this.#waiting, now);
+      else this.#expire([...this.#batch, ...this.#waiting].filter(isOverdue), now);
       this.#waiting = this.#waiting.filter(({ settled }) => !settled);
-      if (!this.#begun) this.#expire(this.#batch, now);
       if (this.#running) this.#watch(LONGEST_WATCH_MS);
     };
     // After a long block of the event loop answers, which wait too, are read first.

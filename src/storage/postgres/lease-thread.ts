@@ -1,4 +1,5 @@
 import { type MessagePort, workerData } from "node:worker_threads";
+import { StorageError } from "../../errors.ts";
 import { clearTimeout, setTimeout } from "../../timers.ts";
 import { elapsedSince } from "../handler-cells.ts";
 import { type HeldLease, HeldLeases, type LeaseHolder } from "../held-leases.ts";
@@ -8,6 +9,7 @@ import type { ConsumerOnWire, HeldOnWire, LeaseNews } from "../slot-consumer.ts"
 import type { Lease } from "../storage.ts";
 import { openSession, type Session } from "./connect.ts";
 import { parametersOf } from "./endings.ts";
+import { sqlState } from "./failures.ts";
 import { cut } from "./rows.ts";
 import { troubleOf } from "./runner.ts";
 import { type Statements, statementsOf } from "./statements.ts";
@@ -203,6 +205,8 @@ class LeaseThread {
   }
 
   #judge(error: unknown): void {
+    // The password may be one that is only good for a while: a thread that follows is told a new one.
+    if (sqlState(error instanceof StorageError ? error.cause : error)?.startsWith("28")) void this.#end();
     if (troubleOf(error) !== "locked" && troubleOf(error) !== "crossed") this.#disconnect();
   }
 

@@ -12,6 +12,8 @@ const POLL_MS = { heard: 1000, deaf: 200 } as const;
 /** So long a notice of our own may take to come back. */
 const ECHO_MS = 2000;
 const RECONNECT_MS = 250;
+/** A machine may have been too slow for an echo in time. */
+const LISTEN_AGAIN_MS = 60_000;
 
 export interface NoticesOptions {
   readonly target: PostgresTarget;
@@ -82,7 +84,12 @@ export class Notices {
   #judgeEcho(session: Session): void {
     if (this.#hears || this.#session !== session) return;
     this.#session = undefined;
-    void session.close();
+    // Through a pooler the server's connection would go on listening, for nobody.
+    const forgotten = query(session.client, "UNLISTEN *").catch(ignore);
+    forgotten.then(() => session.close()).catch(ignore);
+    setTimeout(() => {
+      if (!this.#ended) void this.#listen();
+    }, LISTEN_AGAIN_MS).unref();
   }
 
   #lost(session?: Session): void {
@@ -144,3 +151,5 @@ function split(payload: string): [sender: string, queue: string] {
   const space = payload.indexOf(" ");
   return [payload.slice(0, space), payload.slice(space + 1)];
 }
+
+function ignore(): void {}

@@ -3,8 +3,10 @@ import { monotonicNow } from "../../timers.ts";
 import type { Tally } from "../tally.ts";
 
 /** However short the time-out of a call: a database that is just being opened, or busy, is waited for this long. */
-const LEAST_PATIENCE_MS = 100;
+const LEAST_PATIENCE_MS = 250;
 const DELAYED_MS = 1000;
+/** However short the time-out of a call: a connection that is being made is waited for this long. */
+export const CONNECTING_MS = 3000;
 
 /** What storage objects are told apart by: closing one ends what it waits for. */
 export interface Origin {
@@ -68,6 +70,11 @@ export class Order<Input, Result> {
   /** Whether it has waited for so long that what was true when it was asked for may have changed. */
   get isDelayed(): boolean {
     return this.#tries > 1 || monotonicNow() - this.#askedAt > DELAYED_MS;
+  }
+
+  /** When to give up waiting for a connection. */
+  get connectsBy(): number {
+    return Math.max(this.endsAt, this.#askedAt + CONNECTING_MS);
   }
 
   get settled(): boolean {

@@ -170,8 +170,9 @@ class PostgresStorage implements Storage {
 
   async #giveBack(client: Client, { id, receipt }: Lease): Promise<void> {
     const input = { lease: { id, receipt }, move: { event: "release" } as const };
-    await client.request(client.endings, this.#origin, { input, lockMs: LOCK_MS });
+    // Whatever becomes of that, nobody renews it any more.
     client.keeper.release(receipt);
+    await client.request(client.endings, this.#origin, { input, lockMs: LOCK_MS });
   }
 
   settle(lease: Lease, move: Settlement): Promise<JobState> {

@@ -87,6 +87,3 @@ function assign(jobs: readonly QueuedJob[], added: readonly Row[], known: readon
 function keyOf({ queue, job_id: jobId }: Row): string {
   return `${queue}\0${jobId}`;
 }
-
-/** A job that was known is deleted before it could be looked up: another attempt will add it. */
-export class VanishedError extends Error {}

@@ -152,7 +152,7 @@ export class RoomLine {
   #giveUp(puts: readonly LimitedPut[]): void {
     const now = monotonicNow();
     for (const { order, waiting } of puts) {
-      if (!order.underWay && !waiting && order.endsAt <= now) order.fail(tooBusy(this.#options.runner.place));
+      if (!order.underWay && !waiting && order.connectsBy <= now) order.fail(tooBusy(this.#options.runner.place));
     }
   }
 
