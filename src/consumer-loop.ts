@@ -82,8 +82,7 @@ export class ConsumerLoop<J> {
   /** Deliveries that are being handled or settled, faults that are waited out, and since when there have been none. */
   #busy = 0;
   #idleSince: number = monotonicNow();
-  /** Whether a claim has come back with nothing. */
-  #hasLooked = false;
+  #lookedAt = Number.NEGATIVE_INFINITY;
   /** Why the loop cannot go on. */
   #fault: { readonly error: unknown } | undefined;
   #over: Promise<void> = Promise.resolve();
@@ -125,10 +124,14 @@ export class ConsumerLoop<J> {
     return this.#stopped;
   }
 
-  /** For how long there has been nothing to do, in milliseconds; 0 = maybe not at all, since nobody has looked yet. */
+  /** For how long there has been nothing to do, in milliseconds. */
   get idleMs(): number {
-    const isUnknown = this.#idleness !== undefined && !this.#hasLooked;
-    return this.#busy > 0 || isUnknown ? 0 : monotonicNow() - this.#idleSince;
+    return this.#busy > 0 ? 0 : monotonicNow() - this.#idleSince;
+  }
+
+  /** How long ago a look began that found nothing, the last one. */
+  get lookedMs(): number {
+    return monotonicNow() - this.#lookedAt;
   }
 
   async #stop(): Promise<void> {
@@ -190,10 +193,11 @@ export class ConsumerLoop<J> {
         // One slot is enough to look out for the end.
         const leftMs = slot === 0 ? this.#idleness?.leftMs() : undefined;
         const waitMs = Math.max(1, leftMs ?? Number.POSITIVE_INFINITY);
+        const begunAt = monotonicNow();
         const delivery = await this.#consumer.claim(slot, { waitMs, signal });
         this.#patience.reset();
         if (delivery !== undefined) return delivery;
-        this.#hasLooked = true;
+        this.#lookedAt = begunAt;
         if (this.#idleness?.leftMs() === 0) void this.stop();
       } catch (error) {
         if (signal.aborted) break;

@@ -53,6 +53,11 @@ export class Consumption {
     return this.#loop?.idleMs ?? Number.POSITIVE_INFINITY;
   }
 
+  /** How long ago it last began to look for something, and found nothing. */
+  get lookedMs(): number {
+    return this.#loop?.lookedMs ?? 0;
+  }
+
   /** The options are those of the subscription, whoever sets them: each of them once, or again to the same value. */
   configure(options: WorkerOptions | undefined): void {
     if (options === undefined) return;

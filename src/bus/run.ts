@@ -36,7 +36,10 @@ export class Run {
     return {
       leftMs: () => {
         // An event that is handled in one may emit into another, so they are idle together.
-        const leftMs = Math.max(0, afterMs - Math.min(...this.#consumptions.map(({ idleMs }) => idleMs)));
+        const quietMs = Math.min(...this.#consumptions.map(({ idleMs }) => idleMs));
+        // What the last handler emitted is found by whoever has looked since.
+        const haveLooked = this.#consumptions.every(({ lookedMs }) => lookedMs <= quietMs);
+        const leftMs = Math.max(haveLooked ? 0 : 1, afterMs - quietMs);
         if (leftMs === 0) void this.stop();
         return leftMs;
       },
