@@ -119,7 +119,7 @@ export class HeldLeases {
       if (held.renewAt <= now && abandoned)
         this.#nextAt = Math.min(this.#nextAt, held.timeoutAt, now + ABANDONED_POLL_MS);
       else if (held.renewAt <= now) due.push(held);
-      else if (held.endsAt <= now && held.renewAt === Number.POSITIVE_INFINITY) this.#lost(held);
+      else if (held.endsAt <= now) this.#lost(held);
       else this.#schedule(held);
     }
     if (due.length > 0) this.#nextAt = now;
