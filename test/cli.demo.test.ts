@@ -50,7 +50,7 @@ describe("the demo", () => {
     expect(await runCli(["demo", directory])).toEqual({
       code: 1,
       stdout: "",
-      stderr: `localqueue: The queue "demo" of ${directory} has 5 jobs already. Choose another directory.\n`,
+      stderr: `localqueue: The queue "demo" of ${directory} has 5 jobs already. Choose another location.\n`,
     });
   });
 
