@@ -57,7 +57,9 @@ async function refuseIfUsed(queue: SimpleQueue<DemoJob>, location: string): Prom
   const { ready, processing, acked, failed } = await queue.stats();
   const count = ready + processing + acked + failed;
   if (count === 0) return;
-  throw new Failure(`The queue "demo" of ${withoutPassword(location)} has ${jobs(count)} already. Choose another location.`);
+  throw new Failure(
+    `The queue "demo" of ${withoutPassword(location)} has ${jobs(count)} already. Choose another location.`,
+  );
 }
 
 /** Throws if the story does not end as it should. */
