@@ -53,7 +53,6 @@ import {
   type WaitOptions,
 } from "./queue-options.ts";
 import { encode, encodeAll, jsonSerializer, type Serializer } from "./serializer.ts";
-
 import type { BackupReport, IntegrityReport } from "./storage/care.ts";
 import { type Location, openStorage } from "./storage/location.ts";
 import type { Enqueued, Lease, QueueStats, Settlement, Storage } from "./storage/storage.ts";
@@ -77,10 +76,7 @@ export class SimpleQueue<T = unknown> {
   readonly #ending = new AbortController();
   #closed: Promise<void> | undefined;
 
-  /**
-   * `location` is a directory, as a path or a `file:` URL, which is created with its parents when it is first used; or a
-   * PostgreSQL database, as a `postgres:` URL or by `postgres()` of `localqueue/postgres`.
-   */
+  /** Of a directory (a path or a `file:` URL), created at its first use, or of a database (a URL, or `postgres()`). */
   constructor(location: string | URL | Location, options?: SimpleQueueOptions<T>) {
     const { name, leaseMs, maxRetries, fsync, serializer, maxPendingJobs, retention } = readQueueOptions(options);
     this.#name = name;

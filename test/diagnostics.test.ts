@@ -4,12 +4,12 @@ import { QueueClosedError, type QueueDiagnostics, type Serializer, SimpleQueue, 
 import { describe, expect, onTestFinished, test } from "vitest";
 import { cellTime, SLOT } from "../dist/storage/handler-cells.js";
 import { longestRunning } from "../dist/storage/running.js";
-import { monotonicMs } from "../dist/storage/shared-clock.js";
 import type { ConsumerOnWire } from "../dist/storage/slot-consumer.js";
 import { Connection } from "../dist/storage/sqlite/connection.js";
 import { diagnose } from "../dist/storage/sqlite/diagnosis.js";
 import { loadDriver, type Statement } from "../dist/storage/sqlite/driver.js";
 import type { SideContext } from "../dist/storage/sqlite/side-context.js";
+import { monotonicMs } from "../dist/storage/thread-clock.js";
 import { openDatabase } from "./support/database.ts";
 import { select } from "./support/inspect.ts";
 import { openQueue } from "./support/queue.ts";

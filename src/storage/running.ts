@@ -1,7 +1,7 @@
 import { cellTime, elapsedSince } from "./handler-cells.ts";
-import { monotonicMs } from "./shared-clock.ts";
 import type { ConsumerRecord } from "./slot-consumer.ts";
 import type { LongestRunning } from "./storage.ts";
+import { monotonicMs } from "./thread-clock.ts";
 
 /** The job that a worker of this program has been handling the longest, read off the slots that are watched. */
 export function longestRunning(

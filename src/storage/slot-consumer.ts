@@ -1,7 +1,6 @@
 import { LeaseExpiredError } from "../errors.ts";
 import type { JobState } from "../state.ts";
 import { cellTime, SLOT } from "./handler-cells.ts";
-import { monotonicMs } from "./shared-clock.ts";
 import type {
   Consumer,
   ConsumerListener,
@@ -11,6 +10,7 @@ import type {
   Retention,
   Settlement,
 } from "./storage.ts";
+import { monotonicMs } from "./thread-clock.ts";
 
 export interface ConsumerOnWire extends ConsumerSettings {
   readonly queue: string;
@@ -24,6 +24,16 @@ export interface ConsumerOnWire extends ConsumerSettings {
 export interface HeldOnWire extends Lease {
   readonly slot: number;
 }
+
+/** A consumer comes or goes, as the thread that renews its leases is told. */
+export type ConsumerNews =
+  | {
+      readonly kind: "consume";
+      readonly consumer: number;
+      readonly settings: ConsumerOnWire;
+      readonly held: readonly HeldOnWire[];
+    }
+  | { readonly kind: "dismiss"; readonly consumer: number };
 
 /** What a consumer's listener is told. */
 export interface LeaseNews {

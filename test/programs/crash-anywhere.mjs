@@ -1,10 +1,10 @@
 // Opens a queue and does a little of everything, but is killed right before its n-th statement that changes something.
 
 import { cellTime } from "../../dist/storage/handler-cells.js";
-import { monotonicMs } from "../../dist/storage/shared-clock.js";
 import { Connection } from "../../dist/storage/sqlite/connection.js";
 import { Engine } from "../../dist/storage/sqlite/engine.js";
 import { SIGNAL, SIGNALS } from "../../dist/storage/sqlite/protocol.js";
+import { monotonicMs } from "../../dist/storage/thread-clock.js";
 import { input, say } from "./lines.mjs";
 import { watchedDriver } from "./watched-driver.mjs";
 

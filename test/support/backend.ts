@@ -71,3 +71,26 @@ export type Edits = Partial<
     | "fingerprint"
   >
 >;
+
+/** The column behind each property. */
+export const STORED_COLUMNS: Readonly<Record<keyof StoredJob, string>> = {
+  id: "id",
+  queue: "queue",
+  payload: "payload",
+  state: "status",
+  attempts: "attempts",
+  maxAttempts: "max_attempts",
+  releases: "releases",
+  availableAt: "available_at",
+  leaseUntil: "lease_until",
+  receipt: "receipt",
+  lastError: "last_error",
+  failureReason: "failure_reason",
+  failureCategory: "failure_category",
+  jobId: "job_id",
+  context: "trace_context",
+  identityKey: "dedup_key",
+  fingerprint: "dedup_fingerprint",
+  createdAt: "created_at",
+  updatedAt: "updated_at",
+};

@@ -2,31 +2,8 @@ import pg from "pg";
 import { STATES } from "../../dist/state.js";
 import { openStorage } from "../../dist/storage/location.js";
 import type { Storage, StorageSettings } from "../../dist/storage/storage.js";
-import type { Backend, Bench, Edits, StoredJob } from "./backend.ts";
+import { type Backend, type Bench, STORED_COLUMNS as COLUMNS, type Edits, type StoredJob } from "./backend.ts";
 import { tempLocation } from "./location.ts";
-
-/** The column behind each property. */
-const COLUMNS: Readonly<Record<keyof StoredJob, string>> = {
-  id: "id",
-  queue: "queue",
-  payload: "payload",
-  state: "status",
-  attempts: "attempts",
-  maxAttempts: "max_attempts",
-  releases: "releases",
-  availableAt: "available_at",
-  leaseUntil: "lease_until",
-  receipt: "receipt",
-  lastError: "last_error",
-  failureReason: "failure_reason",
-  failureCategory: "failure_category",
-  jobId: "job_id",
-  context: "trace_context",
-  identityKey: "dedup_key",
-  fingerprint: "dedup_fingerprint",
-  createdAt: "created_at",
-  updatedAt: "updated_at",
-};
 
 const TIMES = ["available_at", "lease_until", "created_at", "updated_at"];
 const INT8 = 20;

@@ -5,31 +5,9 @@ import { STATES } from "../../dist/state.js";
 import { openStorage } from "../../dist/storage/location.js";
 import { type Database, loadDriver, type Row } from "../../dist/storage/sqlite/driver.js";
 import type { Storage, StorageSettings } from "../../dist/storage/storage.js";
-import type { Backend, Bench, Edits, StoredJob } from "./backend.ts";
+import { type Backend, type Bench, type Edits, STORED_COLUMNS, type StoredJob } from "./backend.ts";
 
-/** The column behind each property. */
-const COLUMNS: Readonly<Record<keyof StoredJob, string>> = {
-  id: "id",
-  queue: "queue",
-  payload: "CAST(payload AS TEXT)",
-  state: "status",
-  attempts: "attempts",
-  maxAttempts: "max_attempts",
-  releases: "releases",
-  availableAt: "available_at",
-  leaseUntil: "lease_until",
-  receipt: "receipt",
-  lastError: "last_error",
-  failureReason: "failure_reason",
-  failureCategory: "failure_category",
-  jobId: "job_id",
-  context: "trace_context",
-  identityKey: "dedup_key",
-  fingerprint: "dedup_fingerprint",
-  createdAt: "created_at",
-  updatedAt: "updated_at",
-};
-
+const COLUMNS = { ...STORED_COLUMNS, payload: "CAST(payload AS TEXT)" };
 const TIMES = ["available_at", "lease_until", "created_at", "updated_at"];
 
 export const sqliteBackend: Backend = {

@@ -127,7 +127,7 @@ export const ON_SQLITE: Readonly<Record<string, readonly string[]>> = {
     "group-commit.outcome",
     "late-claims",
     "lookout",
-    "shared-clock",
+    "thread-clock",
     "side-thread",
     "slow-start",
     "wake-ups",

@@ -1,5 +1,5 @@
 import { cellTime } from "../../../dist/storage/handler-cells.js";
-import { monotonicMs } from "../../../dist/storage/shared-clock.js";
+import { monotonicMs } from "../../../dist/storage/thread-clock.js";
 import { Connection } from "../../../dist/storage/sqlite/connection.js";
 import { loadDriver } from "../../../dist/storage/sqlite/driver.js";
 import { Engine } from "../../../dist/storage/sqlite/engine.js";

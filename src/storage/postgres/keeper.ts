@@ -1,10 +1,10 @@
 import { clearTimeout, setTimeout } from "../../timers.ts";
 import { cellTime, SLOT } from "../handler-cells.ts";
 import type { PostgresTarget } from "../postgres-target.ts";
-import { monotonicMs, readClock } from "../shared-clock.ts";
 import type { ConsumerRecord, ConsumerRegistry } from "../slot-consumer.ts";
 import type { Lease } from "../storage.ts";
 import { StorageThread } from "../storage-thread.ts";
+import { monotonicMs, readClock } from "../thread-clock.ts";
 import { forOtherThread } from "./connect.ts";
 import type { FromKeeper, KeeperThreadData, ToKeeper } from "./lease-thread.ts";
 

@@ -4,9 +4,9 @@ import { clearTimeout, setTimeout } from "../../timers.ts";
 import { elapsedSince } from "../handler-cells.ts";
 import { type HeldLease, HeldLeases, type LeaseHolder } from "../held-leases.ts";
 import type { PostgresTarget } from "../postgres-target.ts";
-import { type ClockReading, monotonicMs, setClockBy } from "../shared-clock.ts";
-import type { ConsumerOnWire, HeldOnWire, LeaseNews } from "../slot-consumer.ts";
+import type { ConsumerNews, LeaseNews } from "../slot-consumer.ts";
 import type { Lease } from "../storage.ts";
+import { type ClockReading, monotonicMs, setClockBy } from "../thread-clock.ts";
 import { openSession, type Session } from "./connect.ts";
 import { parametersOf } from "./endings.ts";
 import { sqlState } from "./failures.ts";
@@ -30,13 +30,7 @@ const HUNG_MS = 3000;
 const LOCK_MS = 1000;
 
 export type ToKeeper =
-  | {
-      readonly kind: "consume";
-      readonly consumer: number;
-      readonly settings: ConsumerOnWire;
-      readonly held: readonly HeldOnWire[];
-    }
-  | { readonly kind: "dismiss"; readonly consumer: number }
+  | ConsumerNews
   | { readonly kind: "hold"; readonly consumer: number; readonly slot: number; readonly leases: readonly Lease[] }
   | { readonly kind: "release"; readonly receipt: string }
   | { readonly kind: "extended"; readonly receipt: string; readonly ms: number }

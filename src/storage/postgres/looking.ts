@@ -1,4 +1,5 @@
-import { type JobState, STATES } from "../../state.ts";
+import { STATES } from "../../state.ts";
+import { countsOf, failedOf, jobOf } from "../job-rows.ts";
 import type {
   FailedRecord,
   FailedRequest,
@@ -68,40 +69,6 @@ export class Looking {
         ORDER BY id LIMIT $5 OFFSET $6`,
       [queue, afterId, reason, category, limit, offset],
     );
-    return rows.map(failedOf);
+    return rows.map((row) => failedOf(row, new Uint8Array(Buffer.from(row["payload"] as string, "hex"))));
   }
-}
-
-function countsOf(row: Row): QueueStats {
-  const [ready, processing] = [row["ready"] as number, row["processing"] as number];
-  return { ready, processing, acked: row["acked"] as number, failed: row["failed"] as number };
-}
-
-function jobOf(row: Row): JobRecord {
-  return {
-    state: STATES[row["status"] as number] as JobState,
-    availableAt: row["available_at"] as number,
-    leaseUntil: (row["lease_until"] as number | null) ?? undefined,
-    ...commonOf(row),
-  };
-}
-
-function failedOf(row: Row): FailedRecord {
-  return {
-    reason: row["reason"] as FailedRecord["reason"],
-    category: (row["category"] as string | null) ?? undefined,
-    payload: new Uint8Array(Buffer.from(row["payload"] as string, "hex")),
-    ...commonOf(row),
-  };
-}
-
-function commonOf(row: Row): Omit<JobRecord, "state" | "availableAt" | "leaseUntil"> {
-  return {
-    id: row["id"] as number,
-    attempts: row["attempts"] as number,
-    jobId: (row["job_id"] as string | null) ?? undefined,
-    lastError: (row["last_error"] as string | null) ?? undefined,
-    createdAt: row["created_at"] as number,
-    updatedAt: row["updated_at"] as number,
-  };
 }

@@ -1,7 +1,7 @@
 import { availableParallelism } from "node:os";
 import { cellTime } from "../handler-cells.ts";
-import { monotonicMs, readClock } from "../shared-clock.ts";
 import { StorageThread } from "../storage-thread.ts";
+import { monotonicMs, readClock } from "../thread-clock.ts";
 import type { Gauges } from "./gauges.ts";
 import { awaitOutside } from "./leaving.ts";
 import { IntroducedOrigins } from "./origins.ts";

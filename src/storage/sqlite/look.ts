@@ -1,6 +1,5 @@
-import { STATES } from "../../state.ts";
+import { countsOf, failedOf, jobOf } from "../job-rows.ts";
 import type { FailedRecord, FailedRequest, JobKey, JobRecord, ListRequest, QueueCounts } from "../storage.ts";
-import type { Row } from "./driver.ts";
 import type { SideTask } from "./side-context.ts";
 import { REASON, safe } from "./statements.ts";
 
@@ -75,45 +74,14 @@ export const listFailed: SideTask<{ queue: string; which: FailedRequest }, Faile
 ) => {
   const { limit, offset = 0, afterId = 0, reason = null, category = null } = which;
   const parameters = { queue, limit, offset, afterId, reason, category };
-  return context.reader().prepare(LOOK_SQL.deadLetters).all(parameters).map(failedOf);
+  const rows = context.reader().prepare(LOOK_SQL.deadLetters).all(parameters);
+  return rows.map((row) => failedOf(row, row["payload"] as Uint8Array));
 };
 
 export const queues: SideTask<{ prefix: string }, QueueCounts[]> = ({ prefix }, context) => {
   const rows = context.reader().prepare(LOOK_SQL.queues).all({ prefix });
   // SQLite compares texts by their bytes, in another order.
-  return rows.map(countsOf).sort((a, b) => (a.queue < b.queue ? -1 : 1));
+  return rows
+    .map((row) => ({ queue: row["queue"] as string, ...countsOf(row) }))
+    .sort((a, b) => (a.queue < b.queue ? -1 : 1));
 };
-
-function countsOf(row: Row): QueueCounts {
-  const [queue, ready, processing] = [row["queue"] as string, row["ready"] as number, row["processing"] as number];
-  return { queue, ready, processing, acked: row["acked"] as number, failed: row["failed"] as number };
-}
-
-function jobOf(row: Row): JobRecord {
-  return {
-    state: STATES[row["status"] as number] as JobRecord["state"],
-    availableAt: row["available_at"] as number,
-    leaseUntil: (row["lease_until"] as number | null) ?? undefined,
-    ...commonOf(row),
-  };
-}
-
-function failedOf(row: Row): FailedRecord {
-  return {
-    reason: row["reason"] as FailedRecord["reason"],
-    category: (row["category"] as string | null) ?? undefined,
-    payload: row["payload"] as Uint8Array,
-    ...commonOf(row),
-  };
-}
-
-function commonOf(row: Row): Omit<JobRecord, "state" | "availableAt" | "leaseUntil"> {
-  return {
-    id: row["id"] as number,
-    attempts: row["attempts"] as number,
-    jobId: (row["job_id"] as string | null) ?? undefined,
-    lastError: (row["last_error"] as string | null) ?? undefined,
-    createdAt: row["created_at"] as number,
-    updatedAt: row["updated_at"] as number,
-  };
-}

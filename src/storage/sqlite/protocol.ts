@@ -3,7 +3,7 @@ import type { StorageErrorCode, StorageOutcome } from "../../errors.ts";
 import type { JobState } from "../../state.ts";
 import type { WarningCode } from "../../warning.ts";
 import type { ConflictOnWire, Refused } from "../refusals.ts";
-import type { ConsumerOnWire, HeldOnWire, LeaseNews } from "../slot-consumer.ts";
+import type { ConsumerNews, LeaseNews } from "../slot-consumer.ts";
 import type {
   Delivery,
   Enqueued,
@@ -173,13 +173,7 @@ export type Command =
 export type ToEngine =
   | { readonly kind: "batch"; readonly commands: readonly Command[] }
   | { readonly kind: "abort"; readonly id: number }
-  | {
-      readonly kind: "consume";
-      readonly consumer: number;
-      readonly settings: ConsumerOnWire;
-      readonly held: readonly HeldOnWire[];
-    }
-  | { readonly kind: "dismiss"; readonly consumer: number }
+  | ConsumerNews
   | { readonly kind: "stopWaiting"; readonly session: number }
   | { readonly kind: "closeSession"; readonly session: number }
   | { readonly kind: "logMoved" }

@@ -3,7 +3,6 @@ import { QueueClosedError, StorageError } from "../../errors.ts";
 import type { JobState } from "../../state.ts";
 import type { BackupReport, BackupRequest, IntegrityCheck, IntegrityReport } from "../care.ts";
 import { longestRunning } from "../running.ts";
-import { monotonicMs } from "../shared-clock.ts";
 import { onceOver, type SlotClaim, SlotConsumer } from "../slot-consumer.ts";
 import type {
   ClaimRequest,
@@ -32,6 +31,7 @@ import type {
   Wait,
 } from "../storage.ts";
 import { Tally } from "../tally.ts";
+import { monotonicMs } from "../thread-clock.ts";
 import { weightOf, weightOfEvents } from "../weight.ts";
 import { Client } from "./client.ts";
 import { readGauges } from "./gauges.ts";

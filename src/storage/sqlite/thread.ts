@@ -1,5 +1,5 @@
 import { type MessagePort, receiveMessageOnPort, workerData } from "node:worker_threads";
-import { type ClockReading, monotonicMs, setClockBy } from "../shared-clock.ts";
+import { type ClockReading, monotonicMs, setClockBy } from "../thread-clock.ts";
 import { Connection } from "./connection.ts";
 import { unsafeSqlite } from "./doubts.ts";
 import { type Driver, loadDriver, toStorageError } from "./driver.ts";

@@ -1,6 +1,5 @@
 import { EventEmitter } from "node:events";
 import { createRequire, syncBuiltinESMExports } from "node:module";
-import { monotonicMs } from "../../../dist/storage/shared-clock.js";
 import { Connection } from "../../../dist/storage/sqlite/connection.js";
 import { loadDriver, toStorageError } from "../../../dist/storage/sqlite/driver.js";
 import { Engine } from "../../../dist/storage/sqlite/engine.js";
@@ -9,6 +8,7 @@ import { errorOnWire } from "../../../dist/storage/sqlite/outbox.js";
 import type { FromEngine } from "../../../dist/storage/sqlite/protocol.js";
 import type { EngineThreadData } from "../../../dist/storage/sqlite/thread.js";
 import { type PackedToEngine, packFromEngine, unpackToEngine } from "../../../dist/storage/sqlite/wire.js";
+import { monotonicMs } from "../../../dist/storage/thread-clock.js";
 
 /** Calls the function some time later: when, and before or after what else, is up to the test. */
 export type Schedule = (label: string, run: () => void) => void;

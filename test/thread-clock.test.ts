@@ -1,7 +1,7 @@
 import { once } from "node:events";
 import { Worker } from "node:worker_threads";
 import { expect, test } from "vitest";
-import { monotonicMs, readClock } from "../dist/storage/shared-clock.js";
+import { monotonicMs, readClock } from "../dist/storage/thread-clock.js";
 
 const program = `const { monotonicMs, setClockBy } = await import(process.env.CLOCK);
   const { parentPort, workerData } = await import("node:worker_threads");
@@ -14,7 +14,7 @@ test.each([
 ])("the clock is the same in a thread that was started later, $what", async ({ change }) => {
   const before = monotonicMs();
   const workerData = { ...readClock(), ...change };
-  const CLOCK = new URL("../dist/storage/shared-clock.js", import.meta.url).href;
+  const CLOCK = new URL("../dist/storage/thread-clock.js", import.meta.url).href;
   const thread = new Worker(new URL(`data:text/javascript,${encodeURIComponent(program)}`), {
     env: { CLOCK },
     workerData,
