@@ -36,8 +36,8 @@ function install(missing) {
 function isThere(name) {
   const debian = "/usr/lib/postgresql";
   const versions = existsSync(debian) ? readdirSync(debian).map((version) => path.join(debian, version, "bin")) : [];
-  const chosen = process.env.POSTGRES_BIN ?? [];
-  const folders = [...versions, chosen, ...(process.env.PATH ?? "").split(path.delimiter), "/usr/sbin", "/sbin"];
+  const chosen = process.env.POSTGRES_BIN === undefined ? [] : [process.env.POSTGRES_BIN];
+  const folders = [...versions, ...chosen, ...(process.env.PATH ?? "").split(path.delimiter), "/usr/sbin", "/sbin"];
   return folders.some((folder) => existsSync(path.join(folder, name)));
 }
 

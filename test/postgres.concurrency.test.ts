@@ -45,7 +45,7 @@ test("whoever waits in another process is told of a job, and does not have to lo
   const waits: number[] = [];
   for (let n = 0; n < 20; n++) {
     const job = consumer.get({ timeoutMs: 10_000 });
-    await new Promise((resolve) => setTimeout(resolve, 30)); // it waits by now
+    await consumer.call("stats"); // which is answered after the look for a job: it waits by now
     const startedAt = performance.now();
     await queue.put(n);
     await consumer.call("ack", await job);

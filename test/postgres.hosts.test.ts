@@ -1,12 +1,12 @@
-import { setTimeout as sleep } from "node:timers/promises";
 import { SimpleQueue } from "localqueue";
 import { describe, expect, onTestFinished, test } from "vitest";
 import { readRow } from "./support/database.ts";
-import { faultsOf } from "./support/inspect.ts";
+import { faultsOf, select } from "./support/inspect.ts";
 import { type Host, Network, whyNoHosts } from "./support/network.ts";
 import { PostgresLoad } from "./support/postgres-load.ts";
 import { PostgresServer } from "./support/postgres-server.ts";
 import { Program } from "./support/program.ts";
+import { until } from "./support/until.ts";
 
 interface Site {
   readonly server: PostgresServer;
@@ -59,9 +59,11 @@ describe.skipIf(reason !== undefined)(`two hosts on one server${reason ? ` (${re
     const load = new PostgresLoad(3);
     for (const host of [one, other]) await load.add(from(host), { through: host.through });
     for (const host of [one, other, one]) {
-      await sleep(1_000); // at work
+      await load.resumes();
       host.unplug();
-      await sleep(4_000); // longer than any lease
+      const [last] = select(server.url(), "SELECT max(lease_until) AS at FROM messages WHERE status = 1");
+      // Every lease that it may hold is over.
+      await until(() => Date.now() > Number(last?.["at"]), 30_000);
       host.plug();
       await load.resumes();
     }

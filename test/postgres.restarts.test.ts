@@ -43,17 +43,17 @@ test.each(["fast", "immediate"] as const)(
 test("a server that comes back and only reads, as a standby does, is waited for until it writes again", async () => {
   const server = await newServer();
   const load = await loadOn(server);
-  await sleep(500);
+  await load.resumes();
   await server.stop("fast");
   await server.start({ default_transaction_read_only: "on" });
-  await sleep(1_500); // some fail, and try again
+  await until(() => server.log.split("read-only transaction").length > 3, 30_000); // some fail, and try again
   await server.stop("fast");
   await server.start();
   await load.resumes();
   await load.check(server.url());
 }, 120_000);
 
-test("a worker tells of a server that is away, waits, and goes on", async () => {
+test("a worker waits for a server that is away, and goes on", async () => {
   const server = await newServer();
   await using queue = new SimpleQueue<number>(server.url());
   await queue.put(1);
@@ -62,7 +62,6 @@ test("a worker tells of a server that is away, waits, and goes on", async () => 
   void start(worker);
   await until(() => told.some(([name]) => name === "job:acked"));
   await server.stop("fast");
-  await sleep(300);
   await server.start();
   await queue.put(2);
   await until(() => told.some(([name, data]) => name === "job:acked" && data === 2), 20_000);

@@ -8,6 +8,7 @@ import { beforeAll, describe, expect, test } from "vitest";
 import { runCli } from "./support/cli.ts";
 import { PostgresServer } from "./support/postgres-server.ts";
 import { rejection } from "./support/storage.ts";
+import { until } from "./support/until.ts";
 import { drained, start } from "./support/worker.ts";
 
 const PASSWORD = "p@ss:word/1";
@@ -63,7 +64,10 @@ describe("with TLS", () => {
   test("queues and workers use a server whose certificate is checked against an authority of one's own", async () => {
     await using queue = new SimpleQueue(location(trusting()), { leaseMs: 600 });
     await queue.put(1);
-    const worker = new Worker(queue, () => new Promise((resolve) => setTimeout(resolve, 1_500)));
+    const worker = new Worker(queue, async (job) => {
+      const { leaseExpiresAt } = job;
+      await until(() => job.leaseExpiresAt.getTime() > leaseExpiresAt.getTime() + 600); // renewed for longer than a lease
+    });
     void start(worker);
     await drained(queue);
     expect(await queue.find({ id: 1 })).toMatchObject({ state: "acked", attempts: 1 });
