@@ -1,9 +1,9 @@
 import { cellTime } from "../../../dist/storage/handler-cells.js";
-import { monotonicMs } from "../../../dist/storage/thread-clock.js";
 import { Connection } from "../../../dist/storage/sqlite/connection.js";
 import { loadDriver } from "../../../dist/storage/sqlite/driver.js";
 import { Engine } from "../../../dist/storage/sqlite/engine.js";
 import { SIGNAL, SIGNALS, WATCH } from "../../../dist/storage/sqlite/protocol.js";
+import { monotonicMs } from "../../../dist/storage/thread-clock.js";
 import { payloadBytes } from "./payload.mjs";
 
 const ORIGIN = { origin: { session: 1, queue: "default", fsync: false, text: true }, lockMs: 30_000 };
