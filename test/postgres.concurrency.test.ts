@@ -1,4 +1,4 @@
-import { SimpleQueue } from "localqueue";
+import { EnqueueItem, SimpleQueue } from "localqueue";
 import { expect, onTestFinished, test } from "vitest";
 import { lockDatabase, openDatabase, readRow } from "./support/database.ts";
 import { tempLocation } from "./support/location.ts";
@@ -53,4 +53,35 @@ test("whoever waits in another process is told of a job, and does not have to lo
   }
   // Those who look do so once in a second.
   expect(waits.filter((ms) => ms < 400).length, `${waits.map(Math.round)}`).toBeGreaterThanOrEqual(18);
+});
+
+test("a job whose row somebody holds keeps nobody waiting who settles another one", async () => {
+  const location = tempLocation();
+  await using queue = new SimpleQueue<number>(location);
+  await queue.putMany([1, 2, 3]);
+  const [first, second, third] = await queue.getMany(3);
+  const other = openDatabase(location);
+  onTestFinished(() => other.close());
+  other.exec("BEGIN; SELECT * FROM messages WHERE id = 1 FOR UPDATE");
+  const stuck = first?.ack();
+  await second?.ack(); // asked for at the same time
+  const startedAt = performance.now();
+  await third?.ack(); // while the first is tried again and again
+  expect(performance.now() - startedAt).toBeLessThan(5_000); // that goes on for thirty
+  other.exec("ROLLBACK");
+  await stuck;
+  expect(await queue.stats()).toMatchObject({ processing: 0, acked: 3 });
+});
+
+test("jobs with names are added in one order by all, so that nobody waits for each other, and numbered in the order of the call", async () => {
+  const location = tempLocation();
+  await using queue = new SimpleQueue<number>(location);
+  const names = ["pear", "apple", "quince", "fig"];
+  const added = await queue.putMany(names.map((jobId, data) => new EnqueueItem(data, { jobId })));
+  expect(added.map(({ id }) => id)).toEqual([1, 2, 3, 4]);
+  const look = openDatabase(location);
+  onTestFinished(() => look.close());
+  const rows = look.prepare("SELECT id, job_id FROM messages ORDER BY ctid").all();
+  expect(rows.map((row) => row["job_id"])).toEqual(names.toSorted());
+  expect(rows.map((row) => row["id"])).toEqual([2, 4, 1, 3]);
 });

@@ -134,3 +134,27 @@ test("a network that falls silent for longer than the leases gives the jobs to o
   await taken.ack();
   expect(readRow(location, id)).toMatchObject({ status: 2, attempts: 2 });
 }, 60_000);
+
+test("what takes long to get to the server is waited for, as long as it gets there", async () => {
+  const { proxy, through } = await newLine();
+  await using queue = new SimpleQueue<string>(through);
+  await queue.put("small");
+  proxy.slow(800); // so that it takes longer than a silent connection is waited for
+  const startedAt = performance.now();
+  const { id } = await queue.put("x".repeat(8_000_000));
+  expect(performance.now() - startedAt).toBeGreaterThan(8_000);
+  expect(await queue.getMany(10)).toMatchObject([{ data: "small" }, { id, attempt: 1 }]);
+}, 60_000);
+
+test("a connection that is lost on this side only holds up nobody: the server keeps its transaction for a while", async () => {
+  const { proxy, location, through } = await newLine();
+  await using queue = new SimpleQueue(through);
+  await queue.put(1);
+  const sprung = proxy.cutAt("pg_current_xact_id_if_assigned", "unnoticed");
+  const startedAt = performance.now();
+  await queue.put(2);
+  await sprung;
+  expect(performance.now() - startedAt).toBeLessThan(3_000); // the server gives up after five seconds
+  expect(await queue.stats()).toMatchObject({ ready: 2 });
+  expect(faultsOf(location)).toEqual([]);
+});

@@ -13,7 +13,7 @@ export interface PostgresTarget {
 /** A `Pool` of the package `pg`, or what does as it does. */
 export interface PostgresPool {
   readonly options: object;
-  connect(): Promise<object>;
+  connect(callback: (error: Error | undefined, client: object | undefined) => void): void;
 }
 
 interface Address {

@@ -68,8 +68,8 @@ export function neverStarted(cause: unknown): unknown {
   if (!(cause instanceof TypeError) && code !== "MODULE_NOT_FOUND" && code !== "ERR_MODULE_NOT_FOUND") return cause;
   return new StorageError(
     "BAD_LOCATION",
-    "localqueue's storage thread could not be started, because the package was bundled or moved: its files thread.js " +
-      "and side.js are not beside its code. Keep localqueue external to the bundle.",
+    "localqueue's storage thread could not be started, because the package was bundled or moved: its files " +
+      "(thread.js, side.js, lease-thread.js) are not beside its code. Keep localqueue external to the bundle.",
     { cause },
   );
 }

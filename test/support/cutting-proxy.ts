@@ -6,7 +6,9 @@ export type Cut =
   /** What was just said is not passed on. */
   | "before"
   /** It is passed on, and the answer is not. */
-  | "after";
+  | "after"
+  /** It is passed on, and only the client's side ends: the server goes on waiting for it. */
+  | "unnoticed";
 
 interface Trap {
   readonly text: string;
@@ -29,6 +31,8 @@ export class CuttingProxy {
   readonly #target: number;
   #isOpen = true;
   #isSilent = false;
+  #bytesPerMs = Number.POSITIVE_INFINITY;
+  readonly #abandoned: net.Socket[] = [];
 
   private constructor(target: number) {
     this.#target = target;
@@ -67,6 +71,11 @@ export class CuttingProxy {
     for (const { client, server } of this.#pairs) for (const socket of [client, server]) socket.pause();
   }
 
+  /** From now on, what clients say passes no faster than this. */
+  slow(bytesPerMs: number): void {
+    this.#bytesPerMs = bytesPerMs;
+  }
+
   heal(): void {
     this.#isOpen = true;
     this.#isSilent = false;
@@ -75,6 +84,7 @@ export class CuttingProxy {
 
   async close(): Promise<void> {
     this.cut();
+    for (const socket of this.#abandoned) socket.destroy();
     this.#server.close();
     await once(this.#server, "close");
   }
@@ -86,7 +96,10 @@ export class CuttingProxy {
     }
     const pair: Pair = { client, server: net.connect(this.#target, "127.0.0.1"), deaf: false };
     this.#pairs.add(pair);
-    client.on("data", (data) => this.#said(pair, data));
+    client.on("data", (data) => {
+      this.#said(pair, data);
+      if (this.#bytesPerMs < data.length) this.#rest(client, data.length / this.#bytesPerMs);
+    });
     pair.server.on("data", (data) => {
       if (pair.deaf) this.#end(pair);
       else client.write(data);
@@ -98,16 +111,29 @@ export class CuttingProxy {
     }
   }
 
+  #rest(socket: net.Socket, ms: number): void {
+    socket.pause();
+    setTimeout(() => this.#isSilent || socket.resume(), ms);
+  }
+
   #said(pair: Pair, data: Buffer): void {
     const index = pair.deaf ? -1 : this.#traps.findIndex(({ text }) => data.includes(text));
     const [trap] = index < 0 ? [] : this.#traps.splice(index, 1);
     if (trap?.cut === "before") this.#end(pair);
     else pair.server.write(data);
     if (trap?.cut === "after") pair.deaf = true;
+    if (trap?.cut === "unnoticed") this.#abandon(pair);
     trap?.sprung();
   }
 
+  #abandon(pair: Pair): void {
+    this.#pairs.delete(pair);
+    this.#abandoned.push(pair.server);
+    pair.client.destroy();
+  }
+
   #end(pair: Pair): void {
+    if (this.#abandoned.includes(pair.server)) return;
     this.#pairs.delete(pair);
     pair.client.destroy();
     pair.server.destroy();

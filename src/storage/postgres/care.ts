@@ -1,4 +1,4 @@
-import { QueueClosedError, StorageError } from "../../errors.ts";
+import { StorageError } from "../../errors.ts";
 import type { IntegrityCheck, IntegrityReport } from "../care.ts";
 import type { PostgresTarget } from "../postgres-target.ts";
 import { longestRunning } from "../running.ts";
@@ -60,9 +60,8 @@ export class Care {
     const messages: string[] = [];
     const parts = mode === "full" ? (["pages", "references", "counts"] as const) : (["references", "counts"] as const);
     for (const [done, phase] of parts.entries()) {
-      if (signal.aborted) throw new QueueClosedError("The queue was closed.");
       onProgress?.({ phase, done, total: parts.length });
-      const rows = await this.#client.read(CHECKS[phase].replaceAll("schema.", `${schema}.`), []);
+      const rows = await this.#client.read(CHECKS[phase].replaceAll("schema.", `${schema}.`), [], signal);
       messages.push(...rows.map((row) => row["message"] as string));
     }
     return {
@@ -75,7 +74,7 @@ export class Care {
     };
   }
 
-  async vacuum(): Promise<void> {
+  async vacuum(signal: AbortSignal): Promise<void> {
     const schema = `"${this.#target.schema}"`;
     const [row] = await this.#client.read(`SELECT count(*) AS held FROM ${schema}.messages WHERE status = 1`, []);
     if (row?.["held"] !== 0) {
@@ -84,7 +83,7 @@ export class Care {
         "Jobs are being processed, and rewriting the tables would hold them up. Stop the workers, or leave it to autovacuum.",
       );
     }
-    for (const table of TABLES) await this.#client.read(`VACUUM (FULL, ANALYZE) ${schema}.${table}`, []);
+    for (const table of TABLES) await this.#client.read(`VACUUM (FULL, ANALYZE) ${schema}.${table}`, [], signal);
   }
 }
 

@@ -165,9 +165,11 @@ export class Chores {
     return jumped;
   }
 
-  end(): void {
+  /** Resolves when nothing of that is under way any more. */
+  end(): Promise<void> {
     this.#ending.abort();
     clearTimeout(this.#timer);
+    return this.#underWay;
   }
 }
 

@@ -75,7 +75,7 @@ export class Client {
     this.#target = target;
     this.sql = statementsOf(target.schema);
     this.runner = new Runner(target);
-    this.keeper = new LeaseKeeper(target);
+    this.keeper = new LeaseKeeper(target, this.runner);
     this.puts = this.#lane(performPuts);
     this.endings = this.#lane(performEndings);
     this.dispatches = this.#lane(performDispatches);
@@ -246,9 +246,9 @@ export class Client {
     await settlesWithin(tried, LOOK_AFTER_MS);
   }
 
-  /** Reads something; the database is waited for if it was there before. */
-  read(text: string, values: readonly unknown[]): Promise<Row[]> {
-    return this.#looks.read(text, values);
+  /** Reads something; the database is waited for if it was there before. With a `signal`, for as long as it takes. */
+  read(text: string, values: readonly unknown[], signal?: AbortSignal): Promise<Row[]> {
+    return this.#looks.read(text, values, signal);
   }
 
   #committed({ stirred = [], freed = [] }: Outcome<unknown>): void {
@@ -339,8 +339,7 @@ export class Client {
     if (clients.get(place)?.get(schema) === this) clients.get(place)?.delete(schema);
     if (clients.get(place)?.size === 0) clients.delete(place);
     clearTimeout(this.#poll);
-    this.chores.end();
-    await Promise.all([this.#notices.end(), this.keeper.end()]);
+    await Promise.all([this.#notices.end(), this.keeper.end(), settlesWithin(this.chores.end(), CLOSING_MS)]);
     await this.runner.end();
   }
 }

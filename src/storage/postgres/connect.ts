@@ -2,7 +2,7 @@ import { createRequire } from "node:module";
 import type { ClientConfig } from "pg";
 import { StorageError } from "../../errors.ts";
 import { settlesWithin } from "../../timers.ts";
-import { describeTarget, type PostgresTarget } from "../postgres-target.ts";
+import { describeTarget, type PostgresPool, type PostgresTarget } from "../postgres-target.ts";
 import { toStorageError } from "./failures.ts";
 import { type Client, cut } from "./rows.ts";
 
@@ -92,10 +92,17 @@ async function connect(target: PostgresTarget): Promise<Session> {
   return { client, close: end };
 }
 
-async function borrow(pool: { connect(): Promise<object> }): Promise<Session> {
-  const client = await inTime(pool.connect() as Promise<PooledClient>);
+async function borrow(pool: PostgresPool): Promise<Session> {
   const ignore = (): void => {};
-  client.on("error", ignore);
+  const connecting = new Promise<PooledClient>((resolve, reject) => {
+    // Not its promise: the server may end the connection in the very moment in which it becomes ours.
+    pool.connect((error, client) => {
+      (client as PooledClient | undefined)?.on("error", ignore);
+      if (client === undefined) reject(error);
+      else resolve(client as PooledClient);
+    });
+  });
+  const client = await inTime(connecting);
   return {
     client,
     close: async (broken = false) => {

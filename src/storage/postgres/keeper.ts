@@ -1,4 +1,5 @@
-import { clearTimeout, setTimeout } from "../../timers.ts";
+import { StorageError } from "../../errors.ts";
+import { clearTimeout, setTimeout, settlesWithin } from "../../timers.ts";
 import { cellTime, SLOT } from "../handler-cells.ts";
 import type { PostgresTarget } from "../postgres-target.ts";
 import type { ConsumerRecord, ConsumerRegistry } from "../slot-consumer.ts";
@@ -6,16 +7,24 @@ import type { Lease } from "../storage.ts";
 import { StorageThread } from "../storage-thread.ts";
 import { monotonicMs, readClock } from "../thread-clock.ts";
 import { forOtherThread } from "./connect.ts";
+import { toStorageError } from "./failures.ts";
 import type { FromKeeper, KeeperThreadData, ToKeeper } from "./lease-thread.ts";
+import { type Runner, troubleOf } from "./runner.ts";
 
 const TICK_MS = 250;
+/** How long claims wait for leases that cannot be renewed for the time being. */
+const PATIENCE_MS = 30_000;
 const RESTART_MS = { first: 50, longest: 5000 };
 
 /** The consumers of a client, and the thread that renews their leases, which is there as long as there are any. */
 export class LeaseKeeper implements ConsumerRegistry {
   readonly #target: PostgresTarget;
-  readonly #ready: Promise<void>;
-  #becomeReady: () => void = () => {};
+  readonly #runner: Runner;
+  /** Resolves once the thread has a connection, rejects if it will not have one. */
+  #ready: Promise<void>;
+  #become: (ready: true | StorageError) => void = () => {};
+  /** Why it has none so far. */
+  #failure: StorageError | undefined;
   readonly #tick = new Int32Array(new SharedArrayBuffer(4));
   readonly #consumers = new Map<number, ConsumerRecord>();
   /** For a thread that is just being started. */
@@ -27,11 +36,18 @@ export class LeaseKeeper implements ConsumerRegistry {
   #ticking: ReturnType<typeof setTimeout> | undefined;
   #ended = false;
 
-  constructor(target: PostgresTarget) {
+  constructor(target: PostgresTarget, runner: Runner) {
     this.#target = target;
-    this.#ready = new Promise((resolve) => {
-      this.#becomeReady = resolve;
+    this.#runner = runner;
+    this.#ready = this.#readiness();
+  }
+
+  #readiness(): Promise<void> {
+    const ready = new Promise<void>((resolve, reject) => {
+      this.#become = (outcome) => (outcome === true ? resolve() : reject(outcome));
     });
+    ready.catch(() => {}); // perhaps nobody waits
+    return ready;
   }
 
   get consumers(): Iterable<ConsumerRecord> {
@@ -46,10 +62,16 @@ export class LeaseKeeper implements ConsumerRegistry {
     return this.#consumers.get(consumer)?.settings;
   }
 
-  /** Resolves once a consumer's leases can be renewed, or cannot be for the time being; absent = nobody has to wait. */
+  /** Resolves once a consumer's leases can be renewed, rejects if they cannot be; absent = there is nothing to wait for. */
   readyFor(consumer: number): Promise<void> | undefined {
     const { heartbeatMs = false, timeoutMs } = this.settingsOf(consumer) ?? {};
-    return heartbeatMs === false && timeoutMs === undefined ? undefined : this.#ready;
+    return heartbeatMs === false && timeoutMs === undefined ? undefined : this.#untilReady();
+  }
+
+  async #untilReady(): Promise<void> {
+    const ready = this.#ready;
+    if (await settlesWithin(ready, PATIENCE_MS)) return await ready;
+    throw this.#failure ?? new StorageError("BUSY", "The thread that renews leases has not started yet. Try again.");
   }
 
   consume(record: ConsumerRecord): number {
@@ -108,7 +130,7 @@ export class LeaseKeeper implements ConsumerRegistry {
       const data: Omit<KeeperThreadData, "port"> = { target, tick: this.#tick, clock: readClock() };
       const listener = {
         message: (message: unknown) => this.#receive(message as FromKeeper),
-        ended: () => this.#restart(),
+        ended: (error: unknown) => this.#restart(error),
       };
       // `pg` reads the environment.
       this.#thread = new StorageThread(
@@ -120,8 +142,8 @@ export class LeaseKeeper implements ConsumerRegistry {
       this.#thread.keepAlive(false);
       for (const [consumer, record] of this.#consumers) this.#announce(consumer, record);
       for (const message of this.#early.splice(0)) this.#post(message);
-    } catch {
-      this.#restart();
+    } catch (error) {
+      this.#restart(toStorageError(error, this.#runner.place));
     }
   }
 
@@ -132,15 +154,27 @@ export class LeaseKeeper implements ConsumerRegistry {
   #receive(message: FromKeeper): void {
     if (message.kind === "ready") {
       this.#restartMs = RESTART_MS.first;
-      this.#becomeReady();
+      this.#become(true);
+    } else if (message.kind === "unreachable") {
+      const { code, text } = message;
+      this.#fail(new StorageError(code, text));
     } else for (const news of message.news) this.#consumers.get(news.consumer)?.tell(news);
   }
 
-  /** The thread is gone. What it held is told to the next one. */
-  #restart(): void {
+  /** Leases cannot be renewed: whoever would need that is told, unless a server that was there before is waited for. */
+  #fail(failure: StorageError): void {
+    this.#failure = failure;
+    if (this.#runner.isTransient(troubleOf(failure))) return;
+    this.#become(failure);
+    this.#ready = this.#readiness();
+  }
+
+  /** The thread is gone, or could not be started. What it held is told to the next one. */
+  #restart(error: unknown): void {
     this.#thread = undefined;
-    this.#becomeReady();
     if (this.#ended) return;
+    // It was never there: whatever ends one at work is an error of another kind.
+    if (error instanceof StorageError) this.#fail(error);
     setTimeout(() => {
       if (this.#thread === undefined && !this.#ended && this.#consumers.size > 0) this.#start();
     }, this.#restartMs).unref();

@@ -10,6 +10,10 @@ const BATCH_ORDERS = 1000;
 const BATCH_BYTES = 1024 * 1024;
 /** What was accepted by a storage that closes waits so long for anything to get on. */
 const CLOSING_MS = 500;
+/** A batch that meets locks is tried so often as a whole: another client may just have had the same jobs. */
+const WHOLE_TRIES = 3;
+/** One that was in the way of the others holds them up no longer than this. */
+const ASIDE_LOCK_MS = 50;
 const LONGEST_WATCH_MS = 100;
 const SHORTEST_WATCH_MS = 10;
 
@@ -48,11 +52,14 @@ export interface LaneOptions<Input, Result> {
 
 /**
  * Orders of one kind, in batches: while one is under way the next one gathers, so that many callers share a transaction
- * and nobody waits for company. What fails in a batch is done one by one.
+ * and nobody waits for company. What fails in a batch is done one by one; what somebody else's lock is in the way of waits
+ * beside the others.
  */
 export class Lane<Input, Result> {
   readonly #options: LaneOptions<Input, Result>;
   #waiting: Order<Input, Result>[] = [];
+  /** Those of which somebody else holds a lock: each is tried again between two batches. */
+  #aside: Order<Input, Result>[] = [];
   #batch: readonly Order<Input, Result>[] = [];
   #running = false;
   /** Whether the attempt under way has a connection: nobody can give up any more what it was asked for. */
@@ -86,21 +93,30 @@ export class Lane<Input, Result> {
   /** A storage closes: what it has asked for is done soon, or given up. */
   close(origin: Origin): void {
     this.#doneAt = monotonicNow();
-    for (const order of this.#batch) if (order.origin === origin) order.closing = true;
-    for (const order of this.#waiting) if (order.origin === origin) order.closing = true;
+    for (const order of [...this.#batch, ...this.#others]) if (order.origin === origin) order.closing = true;
     if (this.#running) this.#watch(SHORTEST_WATCH_MS);
   }
 
+  get #others(): Order<Input, Result>[] {
+    return [...this.#aside, ...this.#waiting];
+  }
+
   async #run(): Promise<void> {
-    while (this.#waiting.length > 0) {
-      this.#batch = this.#take();
-      await this.#settle(this.#batch);
-      this.#batch = [];
+    while (this.#waiting.length + this.#aside.length > 0) {
+      if (this.#waiting.length > 0) await this.#serve(this.#take(), 0);
+      const aside = this.#aside.shift();
+      if (aside !== undefined) await this.#serve([aside], WHOLE_TRIES);
     }
     this.#running = false;
     this.#passed();
     clearTimeout(this.#timer);
     this.#timer = undefined;
+  }
+
+  async #serve(batch: readonly Order<Input, Result>[], blocked: number): Promise<void> {
+    this.#batch = batch;
+    await this.#settle(batch, blocked);
+    this.#batch = [];
   }
 
   #passed(): void {
@@ -118,37 +134,40 @@ export class Lane<Input, Result> {
     return this.#waiting.splice(0, count);
   }
 
-  /** Tries until each of them is answered. */
-  async #settle(orders: readonly Order<Input, Result>[]): Promise<void> {
-    let pause = firstPause();
-    for (let blocked = 0; ; ) {
+  /** Tries until each of them is answered, or waits beside the others. `blocked`: how often locks were in their way. */
+  async #settle(orders: readonly Order<Input, Result>[], blocked: number): Promise<void> {
+    let locked = blocked;
+    for (let pause = firstPause(); ; pause = longer(pause)) {
       const wanted = orders.filter((order) => order.isWanted());
       if (wanted.length === 0) return;
       const trouble = await this.#try(wanted);
       this.#passed();
       if (trouble === undefined) return;
       if (trouble === "apart") {
-        for (const order of wanted) await this.#settle([order]);
+        for (const order of wanted) await this.#settle([order], locked);
         return;
       }
-      if ((trouble === "locked" || trouble === "crossed") && ++blocked > 1 && wanted.length > 1) {
-        await this.#setAside(wanted);
+      const meetsLocks = trouble === "locked" || trouble === "crossed";
+      if (meetsLocks && ++locked > WHOLE_TRIES) {
+        await this.#divide(wanted, locked);
         return;
       }
       if (orders.every(({ settled }) => settled)) return;
       // Those who got in each other's way must not do so again at the same moment.
-      if (trouble !== "culprit") await pauseFor(trouble === "gone" ? pause : pause * Math.random());
-      pause = longer(pause);
+      if (trouble !== "culprit") await pauseFor(meetsLocks ? pause * Math.random() : pause);
     }
   }
 
-  /** Some of them are in the way of the others, which are done alone; those that cannot be done now come last. */
-  async #setAside(orders: readonly Order<Input, Result>[]): Promise<void> {
-    for (const order of orders) {
-      if (!order.isWanted()) continue;
-      await this.#try([order]);
-      if (order.isWanted()) this.#waiting.push(order);
+  /** One of them, or a few, are in the way of the others. */
+  async #divide(orders: readonly Order<Input, Result>[], locked: number): Promise<void> {
+    if (orders.length === 1) {
+      this.#aside.push(...orders);
+      await pauseFor(firstPause() * Math.random());
+      return;
     }
+    const middle = Math.ceil(orders.length / 2);
+    await this.#settle(orders.slice(0, middle), locked);
+    await this.#settle(orders.slice(middle), locked);
   }
 
   async #try(orders: readonly Order<Input, Result>[]): Promise<Trouble | "culprit" | "apart" | undefined> {
@@ -157,7 +176,7 @@ export class Lane<Input, Result> {
     try {
       const endsAt = orders.map((order) => this.#endOf(order));
       const attempt = {
-        lockMs: Math.min(...endsAt) - monotonicNow(),
+        lockMs: Math.min(Math.min(...endsAt) - monotonicNow(), this.#longestLockMs(orders)),
         fsync: fsyncOf(orders),
         endsAt: () => Math.max(...endsAt),
       };
@@ -183,6 +202,10 @@ export class Lane<Input, Result> {
     } finally {
       this.#begun = false;
     }
+  }
+
+  #longestLockMs({ length }: readonly unknown[]): number {
+    return length === 1 && this.#others.length > 0 ? ASIDE_LOCK_MS : Number.POSITIVE_INFINITY;
   }
 
   #judge(error: unknown, orders: readonly Order<Input, Result>[]): Trouble | "culprit" | "apart" {
@@ -223,8 +246,8 @@ export class Lane<Input, Result> {
     const look = (): void => {
       this.#timer = undefined;
       const now = monotonicNow();
-      if (this.#begun) this.#expire(this.#waiting, now);
-      else this.#expire([...this.#batch, ...this.#waiting].filter(isOverdue), now);
+      if (this.#begun) this.#expire(this.#others, now);
+      else this.#expire([...this.#batch, ...this.#others].filter(isOverdue), now);
       this.#waiting = this.#waiting.filter(({ settled }) => !settled);
       if (this.#running) this.#watch(LONGEST_WATCH_MS);
     };

@@ -1,5 +1,5 @@
 import { type MessagePort, workerData } from "node:worker_threads";
-import { StorageError } from "../../errors.ts";
+import { StorageError, type StorageErrorCode } from "../../errors.ts";
 import { clearTimeout, setTimeout } from "../../timers.ts";
 import { elapsedSince } from "../handler-cells.ts";
 import { type HeldLease, HeldLeases, type LeaseHolder } from "../held-leases.ts";
@@ -11,7 +11,7 @@ import { openSession, type Session } from "./connect.ts";
 import { parametersOf } from "./endings.ts";
 import { sqlState } from "./failures.ts";
 import { cut } from "./rows.ts";
-import { troubleOf } from "./runner.ts";
+import { firstPause, longer, pauseFor, troubleOf } from "./runner.ts";
 import { type Statements, statementsOf } from "./statements.ts";
 import { type Transaction, transact } from "./transaction.ts";
 
@@ -36,7 +36,10 @@ export type ToKeeper =
   | { readonly kind: "extended"; readonly receipt: string; readonly ms: number }
   | { readonly kind: "shutdown" };
 
-export type FromKeeper = { readonly kind: "ready" } | { readonly kind: "news"; readonly news: readonly LeaseNews[] };
+export type FromKeeper =
+  | { readonly kind: "ready" }
+  | { readonly kind: "unreachable"; readonly code: StorageErrorCode; readonly text: string }
+  | { readonly kind: "news"; readonly news: readonly LeaseNews[] };
 
 export interface KeeperThreadData {
   readonly target: PostgresTarget;
@@ -68,15 +71,22 @@ class LeaseThread {
     void this.#connect();
   }
 
-  /** Leases may be short: the connection is to be there when the first is to be renewed. */
+  /** Nothing is claimed before it could be renewed. */
   async #connect(): Promise<void> {
     this.#working = true;
-    try {
-      await this.#open();
-    } catch {
-      // Tried again when there is something to renew.
+    for (let pause = firstPause(); !this.#ended; pause = longer(pause)) {
+      try {
+        await this.#open();
+        break;
+      } catch (error) {
+        const { code, message } = error as StorageError;
+        this.#post({ kind: "unreachable", code, text: `No connection to renew leases on. ${message}` });
+        this.#judge(error);
+        await pauseFor(pause);
+      }
     }
     this.#working = false;
+    if (this.#ended) return;
     this.#post({ kind: "ready" });
     this.#plan();
   }
@@ -200,7 +210,8 @@ class LeaseThread {
 
   #judge(error: unknown): void {
     // The password may be one that is only good for a while: a thread that follows is told a new one.
-    if (sqlState(error instanceof StorageError ? error.cause : error)?.startsWith("28")) void this.#end();
+    const state = sqlState(error instanceof StorageError ? error.cause : error);
+    if (state?.startsWith("28")) void this.#end();
     if (troubleOf(error) !== "locked" && troubleOf(error) !== "crossed") this.#disconnect();
   }
 

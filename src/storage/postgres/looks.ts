@@ -1,7 +1,8 @@
+import { onAbort } from "../../abort.ts";
 import { monotonicNow, queueMicrotask } from "../../timers.ts";
 import type { Outlook } from "./claims.ts";
 import { toStorageError } from "./failures.ts";
-import { query, type Row } from "./rows.ts";
+import { type Client, cut, query, type Row } from "./rows.ts";
 import { firstPause, longer, pauseFor, type Runner, troubleOf } from "./runner.ts";
 import type { Statements } from "./statements.ts";
 
@@ -26,12 +27,14 @@ export class Looks {
     this.#sql = sql;
   }
 
-  async read(text: string, values: readonly unknown[]): Promise<Row[]> {
+  /** With a `signal`, it may take as long as it likes: only that ends it. */
+  async read(text: string, values: readonly unknown[], signal?: AbortSignal): Promise<Row[]> {
     const endsAt = monotonicNow() + PATIENCE_MS;
     for (let pause = firstPause(); ; pause = longer(pause)) {
       try {
-        return await this.#runner.read(({ client }) => query(client, text, values));
+        return await this.#runner.read(({ client }) => answerUnless(signal, client, text, values));
       } catch (error) {
+        if (signal?.aborted) throw signal.reason;
         if (!this.#runner.isTransient(troubleOf(error)) || monotonicNow() >= endsAt) {
           throw toStorageError(error, this.#runner.place);
         }
@@ -63,6 +66,22 @@ export class Looks {
       }
     }
     this.#looking = false;
+  }
+}
+
+async function answerUnless(
+  signal: AbortSignal | undefined,
+  client: Client,
+  text: string,
+  values: readonly unknown[],
+): Promise<Row[]> {
+  if (signal === undefined) return await query(client, text, values);
+  if (signal.aborted) throw signal.reason;
+  const forget = onAbort(signal, () => cut(client));
+  try {
+    return await query(client, text, values, Number.POSITIVE_INFINITY);
+  } finally {
+    forget();
   }
 }
 

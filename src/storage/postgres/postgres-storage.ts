@@ -299,7 +299,7 @@ class PostgresStorage implements Storage {
   }
 
   vacuum(): Promise<void> {
-    return this.#during((client) => new Care(client, this.#target).vacuum());
+    return this.#during((client) => new Care(client, this.#target).vacuum(this.#ending.signal));
   }
 
   async #during<T>(work: (client: Client) => Promise<T>): Promise<T> {

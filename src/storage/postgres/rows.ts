@@ -1,4 +1,6 @@
+import type { Socket } from "node:net";
 import type { ClientBase } from "pg";
+import { StorageError } from "../../errors.ts";
 import { clearTimeout, setImmediate, setTimeout } from "../../timers.ts";
 
 /** What `pg` gives, of which its types do not tell everything. */
@@ -14,8 +16,10 @@ export interface Client extends ClientBase {
 /** A row as it was read: numbers, texts, truth values and `null`. */
 export type Row = { readonly [column: string]: unknown };
 
-/** Whoever gets no answer for so long has lost the connection, even if nothing says so. */
+/** A connection on which nothing comes for so long, though an answer is due, is lost, even if nothing says so. */
 export const HUNG_MS = 8000;
+/** What is large takes a while to get there: so many bytes a millisecond at least. */
+const SLOWEST_UPLOAD = 200;
 
 const BOOLEAN = 16;
 const NUMBERS: readonly number[] = [20, 21, 23];
@@ -36,22 +40,48 @@ export async function query(
   values: readonly unknown[] = [],
   hungMs: number = HUNG_MS,
 ): Promise<Row[]> {
+  return (await answerTo(client, { text, values, hungMs })).rows;
+}
+
+/** Ends the transaction: what it did has happened when this resolves. */
+export async function commit(client: Client, hungMs: number): Promise<void> {
+  const { command } = await answerTo(client, { text: "COMMIT", values: [], hungMs });
+  // A transaction in which a statement failed is undone without an error.
+  if (command !== "COMMIT") throw new StorageError("IO", "The server has undone a transaction. Look at its log.");
+}
+
+async function answerTo(
+  client: Client,
+  { text, values, hungMs }: { readonly text: string; readonly values: readonly unknown[]; readonly hungMs: number },
+): Promise<{ readonly rows: Row[]; readonly command: string }> {
   const forget = watch(client, hungMs);
   try {
-    const { rows } = await client.query<{ [column: string]: unknown }>({ text, values: values as unknown[], types });
-    return rows;
+    return await client.query<{ [column: string]: unknown }>({ text, values: values as unknown[], types });
   } finally {
     forget();
   }
 }
 
-/** Cuts the connection if there is no answer in time. */
+/** How long the payloads of a statement may take to get to the server, in milliseconds. */
+export function uploadMs(values: readonly unknown[]): number {
+  return values.reduce<number>((sum, value) => sum + (Buffer.isBuffer(value) ? value.length / SLOWEST_UPLOAD : 0), 0);
+}
+
+/** Cuts the connection if nothing comes for so long: a large answer may take longer as a whole. */
 function watch(client: Client, ms: number): () => void {
-  if (!Number.isFinite(ms)) return () => {};
+  const stream = streamOf(client);
+  if (stream === undefined || !Number.isFinite(ms)) return () => {};
   let isOver = false;
+  let { bytesRead } = stream;
   // After a long block of the event loop answers, which wait too, are read first.
-  const look = (): void => void setImmediate(() => isOver || cut(client));
-  const timer = setTimeout(look, ms).unref();
+  const look = (): void => void setImmediate(judge);
+  const judge = (): void => {
+    if (isOver) return;
+    if (stream.bytesRead === bytesRead) cut(client);
+    else timer = setTimeout(look, ms).unref();
+    bytesRead = stream.bytesRead;
+  };
+  let timer = setTimeout(look, ms).unref();
   return () => {
     isOver = true;
     clearTimeout(timer);
@@ -60,6 +90,9 @@ function watch(client: Client, ms: number): () => void {
 
 /** Whoever waits for an answer of this connection is told at once that there will be none. */
 export function cut(client: Client): void {
-  const { connection } = client as unknown as { connection?: { stream?: { destroy(): void } } };
-  connection?.stream?.destroy();
+  streamOf(client)?.destroy();
+}
+
+function streamOf(client: Client): Socket | undefined {
+  return (client as unknown as { connection?: { stream?: Socket } }).connection?.stream;
 }

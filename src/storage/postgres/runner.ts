@@ -46,8 +46,6 @@ export class Runner {
   readonly #sql: Statements;
   /** Those that no transaction has just now. */
   readonly #marks: Mark[] = [];
-  /** Those of which a transaction may still be under way, for all we know: they are not used again. */
-  readonly #inDoubt = new Set<Mark>();
   #opening: Promise<void> | undefined;
   /** Whether the database could be used before: then it is waited for, should it be gone. */
   #opened = false;
@@ -65,14 +63,18 @@ export class Runner {
     const mark = this.#marks.pop() ?? { id: randomUUID(), number: 0 };
     const marking = { mark, sql: this.#sql };
     try {
-      return await this.#use((session) => transact(session, attempt, work, marking));
+      const result = await this.#use((session) => transact(session, attempt, work, marking));
+      this.#marks.push(mark);
+      return result;
     } catch (error) {
+      if (error instanceof CommitLost) {
+        await this.#lookUp(error, mark, attempt.endsAt);
+        return error.result as T;
+      }
+      // The server may keep a transaction for a while whose connection is lost, and with it the row of its mark.
+      if (troubleOf(error) !== "gone") this.#marks.push(mark);
       if (isAboutIds(error)) await this.#advanceIds();
-      if (!(error instanceof CommitLost)) throw error;
-      await this.#lookUp(error, mark, attempt.endsAt);
-      return error.result as T;
-    } finally {
-      if (!this.#inDoubt.delete(mark)) this.#marks.push(mark);
+      throw error;
     }
   }
 
@@ -130,10 +132,7 @@ export class Runner {
         throw new Undone();
       } catch (error) {
         if (error instanceof Undone) throw error;
-        if (monotonicNow() > Math.max(least, endsAt())) {
-          this.#inDoubt.add(mark);
-          throw toStorageError(cause, this.place, "unknown");
-        }
+        if (monotonicNow() > Math.max(least, endsAt())) throw toStorageError(cause, this.place, "unknown");
       }
       await pauseFor(pause);
     }

@@ -143,20 +143,27 @@ function write(schema: string): Statements {
       WHERE execution_id IN (SELECT execution_id FROM ${deliveries} WHERE message_id IN (SELECT id FROM moved)))`;
 
   return {
-    /** In their order; a job that is known is left out. The payloads are one behind the other in $1. */
+    /**
+     * With ids in their order; a job that is known is left out. The payloads are one behind the other in $1. All clients
+     * add names in the same order: of two with the same names one waits for the other, not each for the other.
+     */
     put: `WITH ${CLOCK},
-      added AS (
-        INSERT INTO ${messages} (queue, payload, status, attempts, max_attempts, available_at, job_id, trace_context,
-          created_at, updated_at)
-        SELECT queue, substr($1::bytea, start, length), 0, 0, max_attempts, ${NOW} + delay, job_id, context, ${NOW},
-          ${NOW}
+      given AS MATERIALIZED (
+        SELECT nextval((SELECT pg_get_serial_sequence('${messages}', 'id')::regclass)) AS id, given.*
         FROM unnest($2::text[], $3::int[], $4::int[], $5::bigint[], $6::bigint[], $7::text[], $8::text[])
           WITH ORDINALITY AS given (queue, start, length, max_attempts, delay, job_id, context, n)
-        ORDER BY n
+        ORDER BY n),
+      added AS (
+        INSERT INTO ${messages} (id, queue, payload, status, attempts, max_attempts, available_at, job_id,
+          trace_context, created_at, updated_at)
+        SELECT id, queue, substr($1::bytea, start, length), 0, 0, max_attempts, ${NOW} + delay, job_id, context, ${NOW},
+          ${NOW}
+        FROM given ORDER BY queue, job_id, n
         ON CONFLICT (queue, job_id) WHERE job_id IS NOT NULL DO NOTHING RETURNING id, queue, job_id, status),
       ${counting("added", undefined)}
       SELECT id, queue, job_id FROM added ORDER BY id`,
-    advanceIds: `SELECT setval(pg_get_serial_sequence('${messages}', 'id'), last) FROM (
+    /** With some to spare: others who advance them, and have already had a few, must not be set back below those. */
+    advanceIds: `SELECT setval(pg_get_serial_sequence('${messages}', 'id'), last + 10000) FROM (
         SELECT max(id) AS last FROM ${messages}) AS ids
       WHERE last >= nextval(pg_get_serial_sequence('${messages}', 'id'))`,
     known: `SELECT queue, job_id, id FROM ${messages}

@@ -1,7 +1,7 @@
 import { StorageError } from "../../errors.ts";
 import type { Session } from "./connect.ts";
 import { isConnectionFailure } from "./failures.ts";
-import { HUNG_MS, query, type Row } from "./rows.ts";
+import { commit, HUNG_MS, query, type Row, uploadMs } from "./rows.ts";
 import type { Statements } from "./statements.ts";
 
 /**
@@ -60,7 +60,7 @@ export class Crossed extends Verdict {}
 /** A transaction under way: statements can be sent without waiting for the answers to those before. */
 export class Transaction {
   readonly #session: Session;
-  readonly #hungMs: number;
+  #hungMs: number;
   #sent = 0;
   #succeeded = 0;
   #failure: unknown;
@@ -88,6 +88,8 @@ export class Transaction {
 
   query(text: string, values: readonly unknown[] = []): Promise<Row[]> {
     this.#sent++;
+    // What is sent behind something large waits for that, too.
+    this.#hungMs += uploadMs(values);
     const { client } = this.#session;
     // A connection of the program's own pool takes one statement at a time.
     const rows = client.pipeline
@@ -147,7 +149,7 @@ export async function transact<T>(
     throw transaction.failure ?? error;
   }
   try {
-    await query(session.client, "COMMIT", [], hungMs);
+    await commit(session.client, hungMs);
   } catch (error) {
     if (isConnectionFailure(error)) throw new CommitLost({ marked, result }, { cause: error });
     throw error;
