@@ -1,24 +1,31 @@
 // localqueue beside its peers: npm run bench:peers [-- [--quick] [--peers a,b] [--json FILE] [workload…]]
+// On PostgreSQL, beside those that are at home there: npm run bench:postgres [-- the same]
 import fs from "node:fs";
 import os from "node:os";
 import path from "node:path";
 import { fileURLToPath } from "node:url";
 import { parseArgs } from "node:util";
 import { describeMachine } from "./cost/support/machine.mjs";
+import { fields } from "./peers/adapters/all.mjs";
 import { Servers } from "./peers/services/servers.mjs";
 import { compare } from "./peers/support/compare.mjs";
 import { durabilityOf } from "./peers/support/fsyncs.mjs";
 import { installPeers, missing, versionOf } from "./peers/support/install.mjs";
 import { line } from "./peers/support/lines.mjs";
-import { sides } from "./peers/support/sides.mjs";
+import { sidesOf } from "./peers/support/sides.mjs";
 import { workloads } from "./peers/workloads/all.mjs";
-
-const RESULTS = fileURLToPath(new URL("peers/results.json", import.meta.url));
 
 const { values: options, positionals } = parseArgs({
   allowPositionals: true,
-  options: { quick: { type: "boolean" }, peers: { type: "string" }, json: { type: "string" } },
+  options: {
+    field: { type: "string", default: "machine" },
+    quick: { type: "boolean" },
+    peers: { type: "string" },
+    json: { type: "string" },
+  },
 });
+const RESULTS = fileURLToPath(new URL(`peers/${options.field}.json`, import.meta.url));
+const sides = sidesOf(fields[options.field]);
 const asked = options.peers?.split(",");
 const names = new Set(sides.map(({ adapter }) => adapter.name));
 const unknown = [

@@ -49,7 +49,7 @@ test("connections that only the program's own pool can make are no use for lease
   await using worker = new Worker(queue, (job) => void handled.push(job.data));
   const told = new Promise((resolve) => worker.on("error", resolve));
   const ended = worker.run();
-  const message = expect.stringContaining("No connection to renew leases on");
+  const message = expect.stringContaining("This is the connection that renews leases.");
   expect(await told).toMatchObject({ error: { code: "CONNECTION", message } });
   await worker.stop();
   await ended;

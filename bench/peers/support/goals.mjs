@@ -8,7 +8,7 @@ const timesThe = (workload, sides, atLeast) => ({ workload, sides, reached: ({ o
 const own = (workload, reached, bound) => ({ workload, sides: ["localqueue"], reached, ...bound });
 
 /** What the project wants to reach, all of them ratios or bounds within one run. */
-const GOALS = {
+const MACHINE = {
   "100 puts in flight: rate beside the limit": timesThe("put-100", ["limit"], 0.7),
   "the same with fsync": timesThe("put-100", ["limit fsync"], 0.6),
   "one worker with 100 slots: rate beside the limit": timesThe("worker-100", ["limit"], 0.6),
@@ -30,6 +30,18 @@ const GOALS = {
   "8 processes handle: the slowest beside the fastest": own("fairness-work", ({ value }) => value, { atLeast: 0.25 }),
 };
 
+const SERVED = ["pg-boss", "graphile-worker"];
+const SERVED_FSYNC = SERVED.map((name) => `${name} fsync`);
+const POSTGRES = {
+  "100 puts in flight: rate beside the faster of the two": timesThe("put-100", SERVED, 1),
+  "the same with fsync": timesThe("put-100", SERVED_FSYNC, 1),
+  "one worker with 100 slots: rate beside the faster of the two": timesThe("worker-100", SERVED, 1),
+  "one worker with 100 slots, with fsync": timesThe("worker-100", SERVED_FSYNC, 1),
+  "4 processes put and 8 handle, 50 at a time": timesThe("fleet-50", SERVED, 1),
+  "4 processes put and 8 handle, 50 at a time, with fsync": timesThe("fleet-50", SERVED_FSYNC, 1),
+};
+const GOALS = { machine: MACHINE, postgres: POSTGRES };
+
 /** The one of these sides that came off best; `undefined` = none took part. */
 function best(workload, sides) {
   const found = (workload?.sides ?? []).filter(({ side, value }) => sides.includes(side) && value !== undefined);
@@ -47,6 +59,6 @@ function row([title, { workload, sides, reached, atLeast, atMost }], { peers, wo
 }
 
 /** The rows of a table of what was wanted and what was reached. */
-export function goals(results) {
-  return Object.entries(GOALS).map((goal) => row(goal, results));
+export function goals(field, results) {
+  return Object.entries(GOALS[field]).map((goal) => row(goal, results));
 }

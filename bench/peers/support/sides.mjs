@@ -1,11 +1,10 @@
-import { adapters } from "../adapters/all.mjs";
-
 /** Each peer in each of its modes. */
-export const sides = adapters.flatMap((adapter) =>
-  adapter.modes.map((mode) => ({
-    adapter,
-    mode,
-    fsync: mode.fsync === true,
-    key: mode.name === undefined ? adapter.name : `${adapter.name} ${mode.name}`,
-  })),
-);
+export const sidesOf = (adapters) =>
+  adapters.flatMap((adapter) =>
+    adapter.modes.map((mode) => ({
+      adapter,
+      mode,
+      fsync: mode.fsync === true,
+      key: mode.name === undefined ? adapter.name : `${adapter.name} ${mode.name}`,
+    })),
+  );

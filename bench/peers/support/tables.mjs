@@ -2,7 +2,7 @@ import { goals } from "./goals.mjs";
 import { figure, times } from "./lines.mjs";
 
 /** Which workloads share a table, and how their columns are called there. */
-const GROUPS = {
+const MACHINE = {
   puts: { "put-1": "one at a time", "put-100": "100 in flight", bulk: "bulk, 1,000 a call" },
   worker: { "worker-1": "1 slot", "worker-10": "10 slots", "worker-100": "100 slots" },
   fleet: {
@@ -19,6 +19,12 @@ const GROUPS = {
   },
   fairness: { "fairness-put": "8 processes put", "fairness-work": "8 processes handle" },
 };
+const POSTGRES = {
+  puts: MACHINE.puts,
+  work: { ...MACHINE.worker, "fleet-50": "4 processes put, 8 handle, 50 at a time" },
+  waiting: MACHINE.waiting,
+};
+const GROUPS = { machine: MACHINE, postgres: POSTGRES };
 
 const table = (head, rows) =>
   [head, head.map(() => "---"), ...rows].map((cells) => `| ${cells.join(" | ")} |`).join("\n");
@@ -63,9 +69,9 @@ function peersTable({ machine, quick, peers }) {
   return `${warning}${machine}.\n\n${table(head, rows)}`;
 }
 
-/** The tables of docs/performance.md, by the names of their places there. */
-export function tables(results) {
-  const groups = Object.entries(GROUPS).map(([name, columns]) => [name, group(results, columns)]);
-  const reached = table(["", "wanted", "reached", ""], goals(results));
+/** The tables of a page, by the names of their places there. */
+export function tablesOf(field, results) {
+  const groups = Object.entries(GROUPS[field]).map(([name, columns]) => [name, group(results, columns)]);
+  const reached = table(["", "wanted", "reached", ""], goals(field, results));
   return { peers: peersTable(results), goals: reached, ...Object.fromEntries(groups) };
 }

@@ -183,6 +183,8 @@ export class LeaseKeeper implements ConsumerRegistry {
 
   async end(): Promise<void> {
     this.#ended = true;
+    // Whoever waited for it has given up; a timer must not keep the process alive.
+    this.#become(true);
     clearTimeout(this.#ticking);
     await this.#starting;
     this.#thread?.post({ kind: "shutdown" } satisfies ToKeeper);

@@ -80,7 +80,7 @@ class LeaseThread {
         break;
       } catch (error) {
         const { code, message } = error as StorageError;
-        this.#post({ kind: "unreachable", code, text: `No connection to renew leases on. ${message}` });
+        this.#post({ kind: "unreachable", code, text: `${message} This is the connection that renews leases.` });
         this.#judge(error);
         await pauseFor(pause);
       }
