@@ -75,10 +75,9 @@ describe("an event of a type that an old process does not know", () => {
     const delays: number[] = [];
     let told: BusTold = [];
     while (readRow(location, id)["status"] === 0) {
-      const start = Date.now();
       told = await runOldProcess(location);
-      const { status, available_at: at } = readRow(location, id);
-      if (status === 0) delays.push(Math.floor((Number(at) - start) / 1_000));
+      const { status, available_at: at, updated_at: released } = readRow(location, id);
+      if (status === 0) delays.push((Number(at) - Number(released)) / 1_000);
       passTime(location);
     }
     expect(delays).toEqual([1, 2, 4, 8, 16, 32, 60, 60, 60, 60]);

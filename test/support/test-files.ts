@@ -22,7 +22,6 @@ export const ON_BOTH: readonly string[] = [
   "bus.stop",
   "bus.unknown-types",
   "channels",
-  "cli",
   "cli.bus",
   "cli.failed",
   "cli.put",
@@ -133,6 +132,7 @@ export const ON_SQLITE: Readonly<Record<string, readonly string[]>> = {
     "wake-ups",
     "wire",
   ],
+  "Is about the words that are typed, of which hardly any name a location.": ["cli"],
   "Is the contract of all storages, as it is held by this one.": ["storage.sqlite"],
   "Runs a program as people copy it, which makes its own directory.": [
     "cli.demo",
