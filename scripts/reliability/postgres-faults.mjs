@@ -104,6 +104,41 @@ const FAULTS = [
     replace: "",
     by: ["postgres.restarts.test.ts"],
   },
+  {
+    name: "P14 jobs with names that are added in the order of each client",
+    file: SQL,
+    find: "FROM given ORDER BY queue, job_id, n",
+    replace: "FROM given ORDER BY n",
+    by: ["postgres.concurrency.test.ts"],
+  },
+  {
+    name: "P15 a large payload that has no longer than a small one",
+    file: "src/storage/postgres/transaction.ts",
+    find: "    this.#hungMs += uploadMs(values);\n",
+    replace: "",
+    by: ["postgres.cuts.test.ts"],
+  },
+  {
+    name: "P16 a mark that is used again while its last transaction may go on",
+    file: "src/storage/postgres/runner.ts",
+    find: 'if (troubleOf(error) !== "gone") this.#marks.push(mark);',
+    replace: "this.#marks.push(mark);",
+    by: ["postgres.cuts.test.ts"],
+  },
+  {
+    name: "P17 claims though no lease can be renewed",
+    file: "src/storage/postgres/keeper.ts",
+    find: "    this.#become(failure);\n",
+    replace: "    this.#become(true);\n",
+    by: ["postgres.leases.test.ts"],
+  },
+  {
+    name: "P18 a locked row that keeps the others waiting",
+    file: "src/storage/postgres/lane.ts",
+    find: "if (meetsLocks && ++locked > WHOLE_TRIES) {",
+    replace: "if (meetsLocks && ++locked > WHOLE_TRIES && wanted.length > 1) {",
+    by: ["postgres.concurrency.test.ts"],
+  },
 ];
 
 export const POSTGRES_FAULTS = FAULTS.map((fault) => ({ ...fault, on: "postgres" }));
