@@ -11,7 +11,7 @@ const FAULTS = [
     find: HELD,
     replace: `m.id = given.id AND m.queue = given.queue AND m.status = 1
   AND m.lease_until > \${NOW}\``,
-    by: ["storage.model.test.ts"],
+    by: ["storage.model.test.ts", "postgres.contract.test.ts"],
   },
   {
     name: "P2 an ack after the lease",
