@@ -39,8 +39,8 @@ async function outcomeOf(operation: Promise<unknown>): Promise<"done" | "failed"
 /** Within the transaction, right before its end, and after that was sent. */
 const MOMENTS = [
   ["inside the transaction", "UPDATE", "INSERT", "before"],
-  ["before COMMIT is passed on", "COMMIT", "COMMIT", "before"],
-  ["after COMMIT was passed on", "COMMIT", "COMMIT", "after"],
+  ["before COMMIT is passed on", "COMMIT\0", "COMMIT\0", "before"],
+  ["after COMMIT was passed on", "COMMIT\0", "COMMIT\0", "after"],
 ] as const;
 
 describe.each(MOMENTS)("a connection that is cut %s", (_, change, addition, cut) => {
@@ -89,7 +89,7 @@ test("a connection that is cut after it committed many puts at once answers each
   const { proxy, location, through } = await newLine();
   await using queue = new SimpleQueue<number>(through);
   await queue.stats();
-  const sprung = proxy.cutAt("COMMIT", "after");
+  const sprung = proxy.cutAt("COMMIT\0", "after");
   const outcomes = await Promise.all(Array.from({ length: 50 }, (_, n) => outcomeOf(queue.put(n, { jobId: `${n}` }))));
   await sprung;
   const there = new Set(select(location, "SELECT job_id FROM messages").map((row) => row["job_id"]));
@@ -113,7 +113,7 @@ test("processes whose connections are cut at random moments lose nothing, and do
       proxy.cut();
       await sleep(random.between(0, 800));
       proxy.heal();
-    } else await proxy.cutAt(how === "commit" ? "COMMIT" : "UPDATE", random.pick(["before", "after"] as const));
+    } else await proxy.cutAt(how === "commit" ? "COMMIT\0" : "UPDATE", random.pick(["before", "after"] as const));
   }
   await load.resumes();
   await load.check(location);

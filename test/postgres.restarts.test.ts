@@ -44,11 +44,15 @@ test("a server that comes back and only reads, as a standby does, is waited for 
   const server = await newServer();
   const load = await loadOn(server);
   await load.resumes();
+  await using queue = new SimpleQueue(server.url("postgres", { schema: "patient" }));
+  await queue.put("first");
   await server.stop("fast");
   await server.start({ default_transaction_read_only: "on" });
+  const put = queue.put("second");
   await until(() => server.log.split("read-only transaction").length > 3, 30_000); // some fail, and try again
   await server.stop("fast");
   await server.start();
+  expect(await put).toMatchObject({ inserted: true });
   await load.resumes();
   await load.check(server.url());
 }, 120_000);
