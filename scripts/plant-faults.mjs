@@ -27,6 +27,9 @@ const words = process.argv.slice(2);
 const chosen = [...FAULTS, ...POSTGRES_FAULTS].filter(
   ({ name }) => words.length === 0 || words.some((word) => name.includes(word)),
 );
+for (const { name, also, ...change } of chosen) {
+  for (const each of also === undefined ? [change] : [change, also]) assertOnce(name, each, ROOT);
+}
 const copy = mkdtempSync(path.join(tmpdir(), "localqueue-planted-"));
 const rows = [];
 try {
@@ -64,11 +67,16 @@ function plant({ name, by, on, also, ...change }) {
   }
 }
 
-function replaceOnce(name, { file, find, replace }) {
-  const target = path.join(copy, file);
-  const parts = readFileSync(target, "utf8").split(find);
-  if (parts.length !== 2) throw new Error(`${name}: what is to be replaced is ${parts.length - 1} times in ${file}.`);
-  writeFileSync(target, parts.join(replace));
+/** The sources move on: what was to be replaced may not be there any more. */
+function assertOnce(name, { file, find }, root) {
+  const times = readFileSync(path.join(root, file), "utf8").split(find).length - 1;
+  if (times !== 1) throw new Error(`${name}: what is to be replaced is ${times} times in ${file}.`);
+}
+
+function replaceOnce(name, change) {
+  assertOnce(name, change, copy);
+  const target = path.join(copy, change.file);
+  writeFileSync(target, readFileSync(target, "utf8").split(change.find).join(change.replace));
 }
 
 /** Only what runs: a fault may well be one that the compiler would notice. */

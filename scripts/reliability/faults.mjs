@@ -325,14 +325,14 @@ export const FAULTS = [
   {
     name: "a clock that was set back, and is not noticed at open",
     file: "src/storage/sqlite/clock-watch.ts",
-    find: "    if (passed >= UNSEEN_MS) this.#latest = Math.max(this.#latest, this.#latestWritten());\n",
+    find: "    if (this.#rule.isUnseen(monotonic)) this.#rule.written(this.#latestWritten());\n",
     replace: "",
     by: ["model", "engine.clock.test.ts"],
   },
   {
     name: "a clock that was set back, and is compared only with what this process has seen",
-    file: "src/storage/sqlite/clock-watch.ts",
-    find: " || now - this.#seen < passed - TOLERANCE_MS",
+    file: "src/storage/clock-rule.ts",
+    find: " || now - this.#seen < monotonic - this.#seenAt - TOLERANCE_MS",
     replace: "",
     by: ["engine.clock.test.ts"],
   },
