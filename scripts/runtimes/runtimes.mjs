@@ -14,9 +14,6 @@ const ESSENTIALS = [
 ];
 
 const VITEST = ["node_modules/vitest/vitest.mjs", "run"];
-/** Everything but what is the same wherever the queue runs: the docs, the package, and what the command line is told. */
-const ALIKE = ["docs", "package", "cli", "cli.demo", "cli.bus", "cli.failed", "cli.put-lines", "cli.care"];
-const MOST_TESTS = [...VITEST, ...ALIKE.map((name) => `--exclude=test/${name}.test.ts`)];
 /** Of the proof of the guarantees, what depends on the SQLite library. */
 const PROOF = ["model", "simulation", "failpoints", "kills"].map((layer) => `test/reliability/${layer}.test.ts`);
 const PART_OF_PROOF = [...VITEST, "--config", "vitest.reliability.config.ts", ...PROOF];
@@ -31,7 +28,7 @@ const DENO = { x64: "@deno/linux-x64-glibc", arm64: "@deno/linux-arm64-glibc" };
 
 /** `binary` is its place in the package, `run` what it needs before the name of a program, `tests` the programs. */
 export const RUNTIMES = {
-  node24: { packages: NODE, version: "24.22.3", binary: "bin/node", run: [], tests: [MOST_TESTS, PART_OF_PROOF] },
+  node24: { packages: NODE, version: "24.22.3", binary: "bin/node", run: [], tests: [VITEST, PART_OF_PROOF] },
   node22: { packages: NODE, version: "22.23.5", binary: "bin/node", run: [], tests: ESSENTIAL_TESTS },
   node26: { packages: NODE, version: "26.12.1", binary: "bin/node", run: [], tests: ESSENTIAL_TESTS },
   bun: { packages: BUN, version: "1.4.5", binary: "bin/bun", run: ["run"], tests: COMMON_TESTS },

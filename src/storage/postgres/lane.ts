@@ -83,7 +83,7 @@ export class Lane<Input, Result> {
     this.#watch(LONGEST_WATCH_MS);
   }
 
-  /** Resolves once all that there is now was tried. */
+  /** Resolves once what there is now was tried, unless locks are in its way. */
   async passed(): Promise<void> {
     for (let batches = this.#waiting.length > 0 ? 2 : 1; this.#running && batches > 0; batches--) {
       await new Promise<void>((resolve) => this.#attempted.push(resolve));
@@ -97,12 +97,16 @@ export class Lane<Input, Result> {
     if (this.#running) this.#watch(SHORTEST_WATCH_MS);
   }
 
+  get #hasOthers(): boolean {
+    return this.#waiting.length + this.#aside.length > 0;
+  }
+
   get #others(): Order<Input, Result>[] {
     return [...this.#aside, ...this.#waiting];
   }
 
   async #run(): Promise<void> {
-    while (this.#waiting.length + this.#aside.length > 0) {
+    while (this.#hasOthers) {
       if (this.#waiting.length > 0) await this.#serve(this.#take(), 0);
       const aside = this.#aside.shift();
       if (aside !== undefined) await this.#serve([aside], WHOLE_TRIES);
@@ -205,7 +209,7 @@ export class Lane<Input, Result> {
   }
 
   #longestLockMs({ length }: readonly unknown[]): number {
-    return length === 1 && this.#others.length > 0 ? ASIDE_LOCK_MS : Number.POSITIVE_INFINITY;
+    return length === 1 && this.#hasOthers ? ASIDE_LOCK_MS : Number.POSITIVE_INFINITY;
   }
 
   #judge(error: unknown, orders: readonly Order<Input, Result>[]): Trouble | "culprit" | "apart" {

@@ -210,8 +210,7 @@ class LeaseThread {
 
   #judge(error: unknown): void {
     // The password may be one that is only good for a while: a thread that follows is told a new one.
-    const state = sqlState(error instanceof StorageError ? error.cause : error);
-    if (state?.startsWith("28")) void this.#end();
+    if (sqlState(error instanceof StorageError ? error.cause : error)?.startsWith("28")) void this.#end();
     if (troubleOf(error) !== "locked" && troubleOf(error) !== "crossed") this.#disconnect();
   }
 

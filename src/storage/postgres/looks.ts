@@ -31,8 +31,11 @@ export class Looks {
   async read(text: string, values: readonly unknown[], signal?: AbortSignal): Promise<Row[]> {
     const endsAt = monotonicNow() + PATIENCE_MS;
     for (let pause = firstPause(); ; pause = longer(pause)) {
+      if (signal?.aborted) throw signal.reason;
       try {
-        return await this.#runner.read(({ client }) => answerUnless(signal, client, text, values));
+        return await this.#runner.read(({ client }) =>
+          signal === undefined ? query(client, text, values) : readUntil(signal, client, text, values),
+        );
       } catch (error) {
         if (signal?.aborted) throw signal.reason;
         if (!this.#runner.isTransient(troubleOf(error)) || monotonicNow() >= endsAt) {
@@ -69,14 +72,12 @@ export class Looks {
   }
 }
 
-async function answerUnless(
-  signal: AbortSignal | undefined,
+async function readUntil(
+  signal: AbortSignal,
   client: Client,
   text: string,
   values: readonly unknown[],
 ): Promise<Row[]> {
-  if (signal === undefined) return await query(client, text, values);
-  if (signal.aborted) throw signal.reason;
   const forget = onAbort(signal, () => cut(client));
   try {
     return await query(client, text, values, Number.POSITIVE_INFINITY);

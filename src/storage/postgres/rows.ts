@@ -16,7 +16,10 @@ export interface Client extends ClientBase {
 /** A row as it was read: numbers, texts, truth values and `null`. */
 export type Row = { readonly [column: string]: unknown };
 
-/** A connection on which nothing comes for so long, though an answer is due, is lost, even if nothing says so. */
+/**
+ * A connection on which nothing comes for so long, though an answer is due, is lost, even if nothing says so. Noticed
+ * within twice that: an answer to what was sent before begins the time anew.
+ */
 export const HUNG_MS = 8000;
 /** What is large takes a while to get there: so many bytes a millisecond at least. */
 const SLOWEST_UPLOAD = 200;

@@ -162,7 +162,7 @@ function write(schema: string): Statements {
         ON CONFLICT (queue, job_id) WHERE job_id IS NOT NULL DO NOTHING RETURNING id, queue, job_id, status),
       ${counting("added", undefined)}
       SELECT id, queue, job_id FROM added ORDER BY id`,
-    /** With some to spare: others who advance them, and have already had a few, must not be set back below those. */
+    /** With some to spare: who advances them a little later sets others back, but hardly below what is stored by then. */
     advanceIds: `SELECT setval(pg_get_serial_sequence('${messages}', 'id'), last + 10000) FROM (
         SELECT max(id) AS last FROM ${messages}) AS ids
       WHERE last >= nextval(pg_get_serial_sequence('${messages}', 'id'))`,
